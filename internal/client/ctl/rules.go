@@ -58,6 +58,7 @@ type ruleShown struct {
 	Acted                                uint64
 	Waiting                              int64
 	LastMS                               int64 `json:"last_ms"`
+	CountsHidden                         bool  `json:"counts_hidden"`
 }
 
 // does is what the rule does, in words.
@@ -183,7 +184,11 @@ func (i *invocation) listRules(asJSON bool) error {
 		if r.LastMS > 0 {
 			last = ageOf(r.LastMS, now)
 		}
-		lines = append(lines, object{"name": r.Name, "state": r.State, "does": r.does(), "letters": r.which(), "acted": r.Acted, "waiting": r.Waiting, "last": last, "by": r.By})
+		var acted, waiting any = r.Acted, r.Waiting
+		if r.CountsHidden {
+			acted, waiting, last = "-", "-", "-"
+		}
+		lines = append(lines, object{"name": r.Name, "state": r.State, "does": r.does(), "letters": r.which(), "acted": acted, "waiting": waiting, "last": last, "by": r.By})
 	}
 	if err := i.aligned(fields("name", "state", "does", "letters", "acted", "waiting", "last", "by"), lines); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -25,6 +26,17 @@ func (s *server) ruleRoutes() []route {
 		{"POST", "office/rules/{vhost}/{rule}/on", policies, s.switchRule(true)},
 		{"POST", "office/rules/{vhost}/{rule}/off", policies, s.switchRule(false)},
 	}
+}
+
+// sight is what the user may know of what rules of a virtual host do.
+func (r *request) sight(vhost message.VHost) *office.Sight {
+	if r.sights[vhost] == nil {
+		if r.sights == nil {
+			r.sights = map[message.VHost]*office.Sight{}
+		}
+		r.sights[vhost] = r.s.Office.Rules.SightOf(r.linkTo(vhost))
+	}
+	return r.sights[vhost]
 }
 
 // revealsRule says whether a rule may see what masks hide, which needs the tag reveal and stands in the audit.
@@ -65,7 +77,7 @@ func (s *server) getRules(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Office.Rules.Book(r.vhost()).Behind(s.maskFor(string(r.vhost()), reveal)), nil
+	return s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal)), nil
 }
 
 // putRules sets all rules of a virtual host, in their order, and the threshold; what is not in the body stays as it is.
@@ -108,7 +120,7 @@ func (r *request) ruled(b office.RuleBook, reveal bool, err error) (any, error) 
 		names[i] = b.Rules[i].Name + " (" + b.Rules[i].State + ")"
 	}
 	r.did = []any{slog.Group("rules", "vhost", string(r.vhost()), "rules", strings.Join(names, ", "), "threshold", b.Threshold)}
-	return b.Behind(r.s.maskFor(string(r.vhost()), reveal)), nil
+	return b.SeenBy(r.sight(r.vhost())).Behind(r.s.maskFor(string(r.vhost()), reveal)), nil
 }
 
 func (s *server) getRule(r *request) (any, error) {
@@ -116,7 +128,7 @@ func (s *server) getRule(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, rule := range s.Office.Rules.Book(r.vhost()).Behind(s.maskFor(string(r.vhost()), reveal)).Rules {
+	for _, rule := range s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal)).Rules {
 		if rule.Name == r.params["rule"] {
 			return rule, nil
 		}

@@ -76,6 +76,40 @@ func TestRulesOverHTTP(t *testing.T) {
 	}
 }
 
+// Who may not read the queues of a rule is shown what the rule is, and not what it does: not by the rule, a change of it, its job, or the job's events.
+func TestWhatRulesDoIsForThoseWhoMayReadTheirQueues(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/office/rules/%2F/drop", `{"on": true, "action": "discard", "match": {"where": ["header.tenant=t1"]}}`)
+	acted := func() any { return n.must("GET", "/office/rules/%2F/drop", "").object(t)["acted"] }
+	for end := time.Now().Add(10 * time.Second); acted() != 1.0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it has not acted in 10 s")
+		}
+	}
+	n.must("PUT", "/users/paul", `{"password": "secret", "tags": "policymaker"}`)
+	for read, hidden := range map[string]bool{".*": false, "^none$": true} {
+		n.user = "guest:guest"
+		n.must("PUT", "/permissions/%2F/paul", `{"configure": ".*", "write": ".*", "read": "`+read+`"}`)
+		n.user = "paul:secret"
+		all := n.must("GET", "/office/rules/%2F", "")
+		for what, r := range map[string]map[string]any{
+			"rules": all.object(t)["rules"].([]any)[0].(map[string]any), "rule": n.must("GET", "/office/rules/%2F/drop", "").object(t),
+			"PUT": n.must("PUT", "/office/rules/%2F", all.body).object(t)["rules"].([]any)[0].(map[string]any),
+		} {
+			if (r["acted"] == 0.0 && r["last_ms"] == 0.0) != hidden || (r["counts_hidden"] == true) != hidden || r["state"] != "on" || r["match"] == nil {
+				t.Errorf("reading %s, %s: %v", read, what, r)
+			}
+		}
+		job := n.must("GET", "/office/jobs", "").list(t)[0]
+		if (job["moved"] == 0.0) != hidden || (job["counts_hidden"] == true) != hidden || (job["filter"] == nil) != hidden || job["rule"] != "drop" {
+			t.Errorf("reading %s: %v", read, job)
+		}
+		if one := n.must("GET", "/office/jobs/"+job["id"].(string), "").object(t); (one["counts_hidden"] == true) != hidden {
+			t.Errorf("reading %s: %v", read, one)
+		}
+	}
+}
+
 // Only policymakers set rules, and only administrators webhooks.
 func TestRightsToRulesAndWebhooks(t *testing.T) {
 	n := withOffice(t)

@@ -127,14 +127,18 @@ type jobPage struct {
 // shownJob is a job as one user sees it.
 type shownJob struct {
 	office.Job
-	Hidden bool `json:"filter_hidden,omitempty"` // the user may not read all its queues: filters tell of letters
+	Hidden    bool `json:"filter_hidden,omitempty"` // the user may not read all its queues: filters tell of letters
+	Uncounted bool `json:"counts_hidden,omitempty"` // nor what its rule has done with them
 }
 
 // mostReadable is how many queues of a job are looked at before its filter is hidden: each may be asked of a backend.
 const mostReadable = 20
 
-// hides says whether the user may not know the filter of a job.
+// hides says whether the user may not know the filter of a job, nor what it did if it is of a rule.
 func (r *request) hides(j *office.Job) bool {
+	if j.Rule != "" {
+		return r.sight(message.VHost(j.VHost)).Hides(j)
+	}
 	if len(j.Filter) == 0 || r.local || r.user == j.By {
 		return false
 	}
@@ -157,10 +161,13 @@ func (s *server) jobBehind(j *office.Job, reveal bool) office.Job {
 
 // showJob is a job without its filter if that is hidden.
 func showJob(j office.Job, hidden bool) shownJob {
-	if hidden {
+	switch {
+	case hidden && j.Rule != "":
+		return shownJob{j.Uncounted(), len(j.Filter) > 0, true}
+	case hidden:
 		j.Filter = nil
 	}
-	return shownJob{j, hidden}
+	return shownJob{j, hidden, false}
 }
 
 // pageOfJobs is the page that limit and cursor ask for, newest first, of those that the user sees.

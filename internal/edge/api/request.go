@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/definitions"
+	"bartleby.mq/internal/run/office"
 )
 
 // request is one request of a user, with its body decoded.
@@ -29,10 +30,11 @@ type request struct {
 	local    bool              // it came through Local
 	visible  broker.Visibility // which virtual hosts the user may look into
 	raw      []byte
-	room     chan struct{}  // see waitForRoom
-	body     map[string]any // of PUT and POST; empty if there was none
-	points   int            // see span
-	did      []any          // what the audit log tells of it besides
+	room     chan struct{}                   // see waitForRoom
+	body     map[string]any                  // of PUT and POST; empty if there was none
+	points   int                             // see span
+	sights   map[message.VHost]*office.Sight // see sight
+	did      []any                           // what the audit log tells of it besides
 }
 
 // vhost is the virtual host named in the path.

@@ -175,8 +175,9 @@ type Broker struct {
 	events   *notices
 	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
-	vhostEnds   []func(message.VHost) // see OnVHostEnd; fixed once the node serves
-	endedVHosts []message.VHost       // deleted by the change that is being made; guarded by topo
+	vhostEnds    []func(message.VHost) // see OnVHostEnd; fixed once the node serves
+	rightsChange func()                // see OnRightsChange; guarded by topo
+	endedVHosts  []message.VHost       // deleted by the change that is being made; guarded by topo
 
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
@@ -426,7 +427,11 @@ func (c *Connection) changing(f func() error) error {
 func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []endedQueue, err error) {
 	b.topo.Lock()
 	defer b.topo.Unlock()
+	rights := b.users.Revision()
 	err = f()
+	if b.rightsChange != nil && b.users.Revision() != rights {
+		b.rightsChange()
+	}
 	ended = b.endDelayed()
 	b.revision.Add(1)
 	b.retap()

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -54,6 +56,51 @@ func (c *Connection) MayRead(name message.QueueName) bool {
 		return err
 	})
 	return err == nil
+}
+
+// Unreadable returns queues of the virtual host that the client may not read, at most most of them; more says that there may be others. A backend is
+// not asked about many queues.
+func (c *Connection) Unreadable(most int) (names []message.QueueName, more bool) {
+	if c.Administers() {
+		return nil, false
+	}
+	var all []message.QueueName
+	there := false
+	c.b.glance(func() {
+		v, ok := c.b.state.VHost(c.VHost)
+		if there = ok; !ok || c.elsewhere != nil && v.QueueCount() > mostAsked {
+			there = false
+			return
+		}
+		v.EachQueue(func(q *topology.Queue) { all = append(all, q.Name) })
+	})
+	for _, name := range all {
+		if c.MayRead(name) {
+			continue
+		}
+		if len(names) == most {
+			return names, true
+		}
+		names = append(names, name)
+	}
+	return names, !there
+}
+
+// mostAsked is about how many queues a backend is asked at once.
+const mostAsked = 20
+
+// Administers says whether the client is an administrator or the operator of the node.
+func (c *Connection) Administers() bool {
+	if c.operator {
+		return true
+	}
+	c.b.topo.RLock()
+	defer c.b.topo.RUnlock()
+	u, ok := c.account()
+	if c.elsewhere != nil {
+		return ok && slices.Contains(c.id.Tags, auth.Administrator)
+	}
+	return ok && u.HasTag(auth.Administrator)
 }
 
 // Readable returns a queue that the client may read.

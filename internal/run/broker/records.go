@@ -46,3 +46,10 @@ func (b *Broker) HasVHost(name message.VHost, incarnation uint64) (there bool) {
 // f removes from the store is gone before another virtual host can have the name, also after a crash. f must not wait for
 // declarations, and neither may who holds a lock that f takes. It is called before the node serves.
 func (b *Broker) OnVHostEnd(f func(message.VHost)) { b.vhostEnds = append(b.vhostEnds, f) }
+
+// OnRightsChange calls f whenever accounts or their permissions have changed, with the declarations locked: f does not block. What users of a backend may do changes without it.
+func (b *Broker) OnRightsChange(f func()) {
+	b.topo.Lock()
+	defer b.topo.Unlock()
+	b.rightsChange = f
+}

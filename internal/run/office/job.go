@@ -125,24 +125,25 @@ type Outcomes struct {
 
 // Job is a job as it is shown.
 type Job struct {
-	ID      uint64              `json:"id,string"` // text, as all ids
-	Action  broker.Action       `json:"action"`
-	VHost   string              `json:"vhost"`
-	Queues  []string            `json:"queues"`
-	Filter  map[string][]string `json:"filter,omitempty"`
-	IDs     int                 `json:"ids,omitempty"` // how many letters were named
-	Options How                 `json:"options"`
-	State   State               `json:"state"`
-	Why     string              `json:"why,omitempty"`
-	By      string              `json:"by"`
-	Rule    string              `json:"rule,omitempty"`   // whose standing job it is: it moves what the rule says, and has no end of its own
-	Masked  bool                `json:"masked,omitempty"` // letters are selected as they are behind the mask
-	Reason  string              `json:"reason,omitempty"`
-	MadeMS  int64               `json:"made_ms"`
-	BeganMS int64               `json:"began_ms,omitempty"`
-	EndedMS int64               `json:"ended_ms,omitempty"`
-	LastMS  int64               `json:"last_ms,omitempty"` // when the rule last moved letters
-	Planned int                 `json:"planned"`
+	ID         uint64              `json:"id,string"` // text, as all ids
+	Action     broker.Action       `json:"action"`
+	VHost      string              `json:"vhost"`
+	Queues     []string            `json:"queues"`
+	Filter     map[string][]string `json:"filter,omitempty"`
+	IDs        int                 `json:"ids,omitempty"` // how many letters were named
+	Options    How                 `json:"options"`
+	State      State               `json:"state"`
+	Why        string              `json:"why,omitempty"`
+	By         string              `json:"by"`
+	Rule       string              `json:"rule,omitempty"`        // whose standing job it is: it moves what the rule says, and has no end of its own
+	RuleQueues *string             `json:"rule_queues,omitempty"` // of a rule's job: the names of its queues, a regular expression; nil: it is of an earlier release
+	Masked     bool                `json:"masked,omitempty"`      // letters are selected as they are behind the mask
+	Reason     string              `json:"reason,omitempty"`
+	MadeMS     int64               `json:"made_ms"`
+	BeganMS    int64               `json:"began_ms,omitempty"`
+	EndedMS    int64               `json:"ended_ms,omitempty"`
+	LastMS     int64               `json:"last_ms,omitempty"` // when the rule last moved letters
+	Planned    int                 `json:"planned"`
 	Stays
 	CanaryUntilMS int64    `json:"canary_until_ms,omitempty"` // the job waits for its canary's letters until then
 	Moved         uint64   `json:"moved"`

@@ -257,6 +257,10 @@ type storedRule struct {
 	Revealed bool   `json:"revealed,omitempty"` // it sees what masks hide: who set it may
 	SetMS    int64  `json:"set_ms"`
 	Job      uint64 `json:"job,omitempty"` // its standing job; 0: it moves nothing
+	// Stopped is why a rule without a job is stopped; the job of another says it.
+	Stopped string `json:"stopped,omitempty"`
+	// Keeps are queues of which a rule that is stopped keeps letters from the rules that follow, as it did when it acted.
+	Keeps []string `json:"keeps,omitempty"`
 }
 
 // activeRule is a rule that is on. It does not change, except for what is noted about it.
@@ -267,7 +271,7 @@ type activeRule struct {
 	query  letter.Query
 	conn   *broker.Connection // only the watch uses it
 
-	stopped atomic.Bool            // it lacks a right; its job says which
+	stopped atomic.Bool            // it lacks a right; its job, or Stopped in its book, says which
 	why     atomic.Pointer[string] // what keeps letters from going, nil: nothing did the last time
 	waiting atomic.Int64           // letters that are not due
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/core/letter"
@@ -36,12 +37,15 @@ type Rules struct {
 	wake  chan struct{} // has one token when the watch is to look
 	watch *watch
 
+	rights atomic.Bool // rights of users may have changed: the watch looks at those of the rules
+	hooked atomic.Bool // webhooks have changed: the watch tries those that could not be told
+
 	mu    sync.Mutex // guards what follows. Who holds it waits for no declaration: see broker.OnVHostEnd
 	books map[message.VHost]*book
 	told  map[toldKey]*toldPlace
 }
 
-// book are the rules of a virtual host. It does not change.
+// book are the rules of a virtual host. It does not change, except for Stopped and Keeps.
 type book struct {
 	threshold int
 	rules     []storedRule
@@ -88,7 +92,8 @@ func newRules(f *Office) (*Rules, error) {
 	}
 	r.b.OnVHostEnd(r.endVHost)
 	r.b.WatchArrivals(r.poke)
-	r.hooks.changed(r.poke)
+	r.b.OnRightsChange(func() { r.rights.Store(true); r.poke() })
+	r.hooks.changed(func() { r.hooked.Store(true); r.poke() })
 	if !f.idle {
 		r.work.Go(bug.Guarded(r.log, "the watch over arriving letters", r.watch.run))
 	}
@@ -172,19 +177,24 @@ func (r *Rules) open(vhost message.VHost, rec ruleRecord) (*book, error) {
 			continue
 		}
 		b.active = append(b.active, a)
-		if !stored.moves() {
-			continue
+		a.stopped.Store(stored.Stopped != "")
+		if stored.moves() {
+			j, ok := r.jobs.Job(stored.Job)
+			a.stopped.Store(!ok || j.State != Running)
 		}
-		j, ok := r.jobs.Job(stored.Job)
-		if a.stopped.Store(!ok || j.State != Running); a.stopped.Load() {
-			continue
-		}
-		if stored.Operator {
+		a.conn = r.b.As(stored.By, vhost) // a rule that is stopped keeps letters of queues that its user may read
+		switch c, ok := r.b.AsAccount(stored.By, stored.Account, vhost); {
+		case stored.Operator:
 			a.conn = r.b.AsOperator(stored.By, vhost)
-		} else if a.conn, ok = r.b.AsAccount(stored.By, stored.Account, vhost); !ok { // it may be another person of this name
+		case ok:
+			a.conn = c
+		case a.stopped.Load():
+		default: // it may be another person of this name
 			a.stopped.Store(true)
 			why := fmt.Sprintf("the account of user '%s' is gone, or has another password than when the user set the rule, and the node was restarted: the rule goes on when somebody switches it on", stored.By)
-			if err := r.jobs.halt(stored.Job, why); err != nil {
+			if !stored.moves() {
+				stored.Stopped = why // and so again at the next start
+			} else if err := r.jobs.halt(stored.Job, why); err != nil {
 				return nil, err
 			}
 		}
@@ -226,11 +236,13 @@ type RuleShown struct {
 	Waiting int64  `json:"waiting"`       // letters that are not due, or cannot go now
 	LastMS  int64  `json:"last_ms"`       // 0: it has not acted
 
+	Hidden bool `json:"counts_hidden,omitempty"` // whoever asks may not read all queues that it is for: what it does is not shown
+
 	revealed bool // who set it saw what masks hide
 }
 
 // RuleFacts are the keys of a RuleShown that are no part of the rule: who sends them back changes nothing.
-var RuleFacts = []string{"state", "why", "by", "set_ms", "job", "acted", "waiting", "last_ms"}
+var RuleFacts = []string{"state", "why", "by", "set_ms", "job", "acted", "waiting", "last_ms", "counts_hidden"}
 
 // Book returns the rules of a virtual host.
 func (r *Rules) Book(vhost message.VHost) RuleBook {
@@ -260,6 +272,9 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 				v.State, v.Why = "stopped", j.Why
 			}
 		}
+		if s.On && s.Stopped != "" {
+			v.State, v.Why = "stopped", s.Stopped
+		}
 		for k, p := range r.told {
 			if s.Action == RuleWebhook && k.vhost == vhost && k.rule == s.Name {
 				v.Acted, v.LastMS = v.Acted+p.Told, max(v.LastMS, p.LastMS)
@@ -267,7 +282,9 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 		}
 		if at := slices.IndexFunc(b.active, func(a *activeRule) bool { return a.Name == s.Name }); at >= 0 {
 			a := b.active[at]
-			v.Waiting = a.waiting.Load()
+			if !a.stopped.Load() {
+				v.Waiting = a.waiting.Load()
+			}
 			if why := a.why.Load(); why != nil && v.Why == "" {
 				v.Why = *why
 			}
@@ -275,6 +292,27 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 		shown.Rules = append(shown.Rules, v)
 	}
 	return shown
+}
+
+// maxKeeps is of how many queues a rule that is stopped keeps letters when it may not read them.
+const maxKeeps = 1000
+
+// stop stops a rule, which says why, until somebody switches it on. keeps are the queues in which it acted. REQUIRES: r.mu is held.
+func (r *Rules) stop(a *activeRule, why string, keeps []string) {
+	vhost := message.VHost(a.vhost)
+	b := r.books[vhost]
+	if b == nil || !slices.Contains(b.active, a) || a.stopped.Swap(true) {
+		return
+	}
+	s := &b.rules[slices.IndexFunc(b.rules, func(s storedRule) bool { return s.Name == a.Name })]
+	if s.Keeps = keeps[:min(len(keeps), maxKeeps)]; a.moves() {
+		_ = r.jobs.halt(a.Job, why) // a failure has ended the node
+	} else {
+		s.Stopped = why
+		r.log.Warn("A rule is stopped", "vhost", a.vhost, "rule", a.Name, "user", a.By, "why", why)
+	}
+	value, _ := json.Marshal(ruleRecord{Version: ruleVersion, Threshold: &b.threshold, Rules: b.rules}) // it was written before
+	_ = r.b.PutRecords(mutation.All([]mutation.Change{{Key: appendKey([]byte(datadir.RecordPrefix), rulesPrefix, string(vhost), 0), Value: value}}), false)
 }
 
 // Put sets all rules of a virtual host, in their order, and the threshold, with the rights of c. nil leaves what there is.
@@ -476,9 +514,19 @@ func (r *Rules) store(act Act, vhost message.VHost, before, after *book) error {
 		changes[0].Value = nil
 	}
 	for k, p := range r.told {
-		if k.vhost == vhost && !slices.ContainsFunc(after.rules, func(s storedRule) bool { return s.Name == k.rule && s.Action == RuleWebhook }) {
+		if k.vhost != vhost {
+			continue
+		}
+		is := func(s storedRule) bool { return s.Name == k.rule && s.Action == RuleWebhook }
+		at, was := slices.IndexFunc(after.rules, is), slices.IndexFunc(before.rules, is)
+		switch {
+		case at < 0:
 			changes = append(changes, mutation.Change{Key: p.key(vhost)})
 			delete(r.told, k)
+		case was >= 0 && after.rules[at].Queues != before.rules[was].Queues: // it is counted for who may read the queues that it is for now: see Sight
+			c := *p
+			c.Told, c.LastMS = 0, 0
+			changes, r.told[k] = append(changes, c.change(vhost)), &c
 		}
 	}
 	told := ruleRecord{Version: ruleVersion, Threshold: &after.threshold, Rules: slices.Clone(after.rules)}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
@@ -513,5 +514,117 @@ func TestTheWatchForgetsDeletedQueues(t *testing.T) {
 	d.put()
 	if len(d.rules.told) != 0 || stored() != 0 {
 		t.Errorf("%d and %d places outlive their rule", len(d.rules.told), stored())
+	}
+}
+
+// clerk is a policymaker who may read the queues that a regular expression names, and configure and write all.
+func (d *chancery) clerk(name, read string) *broker.Connection {
+	d.t.Helper()
+	if err := d.b.CreateDefault(broker.Default{VHost: "/", User: name, Password: "secret", Tags: []string{"policymaker"}, Configure: ".*", Write: ".*", Read: read}); err != nil {
+		d.t.Fatal(err)
+	}
+	return d.b.As(name, "/")
+}
+
+func (d *chancery) mayRead(name, read string) {
+	d.t.Helper()
+	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: name, Configure: ".*", Write: ".*", Read: read}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *chancery) mustPut(c *broker.Connection, rules ...Rule) {
+	d.t.Helper()
+	for _, r := range rules {
+		if _, err := d.rules.PutRule(c, Actor{}, r, false); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// A rule is for the queues that its user may read: of letters in others it tells nothing, by counts or a webhook, and it keeps them from no rule that
+// follows. Who may not read a queue is not shown what the rules of others do there either.
+func TestARuleIsForQueuesThatItsUserMayRead(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	d.declare("park", "classic")
+	l := newListener(t)
+	d.hook("desk", l.URL)
+	pol := d.clerk("pol", "^other$")
+	d.mustPut(pol, Rule{Name: "tell", On: true, Action: RuleWebhook, Webhook: "desk", Last: new(bool)},
+		Rule{Name: "spy", On: true, Action: RuleRetry, AfterMS: maxAfter, Match: Filter{"body": {"1"}}}, Rule{Name: "keep", On: true, Action: RuleHold, Match: Filter{"body": {"2"}}})
+	d.work()
+	if r := d.rule("spy"); r.Waiting != 0 || r.State != "on" {
+		t.Errorf("%+v", r)
+	}
+	d.mustPut(d.c, Rule{Name: "park", On: true, Action: RuleSend, ToQueue: "park", Queues: "^dlq$"})
+	d.work()
+	if d.ready("park") != 3 || d.rule("park").Acted != 3 || d.rule("tell").Acted != 0 || l.count() != 0 {
+		t.Errorf("%d are parked, %+v", d.ready("park"), d.rules.Book("/"))
+	}
+	for _, r := range d.rules.Book("/").SeenBy(d.rules.SightOf(pol)).Rules {
+		if !r.Hidden || r.Acted != 0 || r.LastMS != 0 || r.Waiting != 0 || r.State != "on" || r.By == "" {
+			t.Errorf("who may not read the queue is shown %+v", r)
+		}
+	}
+	if s := d.rules.SightOf(d.c); d.rules.Book("/").SeenBy(s).Rules[3].Acted != 3 {
+		t.Error("an administrator is not shown what a rule does")
+	}
+	if j, s := d.job(d.jobOf("park")), d.rules.SightOf(pol); !s.Hides(&j) || j.Uncounted().Moved != 0 || d.rules.SightOf(d.clerk("eve", "^dlq$")).Hides(&j) {
+		t.Error("its job shows what the rule does not")
+	}
+}
+
+// Permissions that change count for the letters that are there, and those that come. A rule whose user cannot read a queue any more stops, also over a
+// restart, and gives its letters to no other rule.
+func TestARuleHeedsPermissionsThatChange(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 3)
+	d.declare("park", "classic")
+	l := newListener(t)
+	d.hook("desk", l.URL)
+	pol := d.clerk("pol", "^other$")
+	d.mustPut(pol, Rule{Name: "tell", On: true, Action: RuleWebhook, Webhook: "desk", Last: new(bool)}, Rule{Name: "keep", On: true, Action: RuleHold, Match: Filter{"body": {"2"}}},
+		Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 600_000, Queues: "^dlq$"})
+	d.mustPut(d.c, Rule{Name: "park", On: true, Action: RuleSend, ToQueue: "park", AfterMS: 60_000, Queues: "^dlq$"})
+	d.work()
+	if d.rule("again").Waiting != 0 || d.rule("park").Waiting != 3 {
+		t.Fatalf("%+v", d.rules.Book("/"))
+	}
+	d.mayRead("pol", ".*")
+	d.work()
+	d.eventually("it is told of the letters that are there", func() bool { return d.rule("tell").Acted == 3 && d.shown("desk").Waiting == 0 })
+	if d.rule("again").Waiting != 2 || d.rule("park").Waiting != 0 {
+		t.Fatalf("%+v", d.rules.Book("/"))
+	}
+	d.mayRead("pol", "^other$")
+	d.work()
+	d.more(3, 1)
+	check := func() {
+		t.Helper()
+		d.pass(60_000)
+		for _, name := range []string{"tell", "keep", "again"} {
+			if r := d.rule(name); r.State != "stopped" || r.Why != "user 'pol' may not read queue 'dlq' any more" || r.Waiting != 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	check()
+	if d.ready("park") != 0 || d.ready("dlq") != 4 || l.count() != 1 {
+		t.Errorf("%d are parked, %d told", d.ready("park"), l.count())
+	}
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	check()
+	if d.ready("park") != 0 {
+		t.Errorf("after a restart %d are parked", d.ready("park"))
+	}
+	if _, err := d.rules.Switch(d.c, Actor{}, "tell", true, false); err != nil {
+		t.Fatal(err)
+	}
+	d.work()
+	if r := d.rule("tell"); r.State != "on" || r.Acted != 4 || r.By != "guest" {
+		t.Errorf("%+v", r)
 	}
 }

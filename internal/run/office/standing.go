@@ -13,13 +13,13 @@ import (
 // paused while it is off, halted when the rule cannot go on, and cancelled when there is no such rule any more.
 
 // standing makes the standing job of a rule, or brings the one that it has up to date, and returns its id. A rule that does
-// something else than before has another job.
+// something else than before, or in other queues, has another job: who may read these is shown what it has done.
 func (m *Jobs) standing(id uint64, vhost message.VHost, r *storedRule) (uint64, error) {
 	action, how := r.errand()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	j := m.jobs[id]
-	if j != nil && (j.r.State.over() || j.r.Rule != r.Name || j.r.Action != action || !sameWay(&j.r.Options, &how)) {
+	if j != nil && (j.r.State.over() || j.r.Rule != r.Name || j.r.RuleQueues != nil && *j.r.RuleQueues != r.Queues || j.r.Action != action || !sameWay(&j.r.Options, &how)) {
 		if !j.r.State.over() {
 			if err := m.set(j, Actor{}, Cancelled, "the rule does something else now"); err != nil {
 				return 0, err
@@ -37,6 +37,7 @@ func (m *Jobs) standing(id uint64, vhost message.VHost, r *storedRule) (uint64, 
 		at := m.office.now()
 		j = &job{r: record{Job: Job{ID: m.last, VHost: string(vhost), Rule: r.Name, Queues: []string{}, State: state, MadeMS: at, BeganMS: at}}}
 	}
+	j.r.RuleQueues = new(r.Queues)
 	j.r.Action, j.r.Options, j.r.Filter, j.r.By, j.r.Operator = action, how, maps.Clone(map[string][]string(r.Match)), r.By, r.Operator
 	if !fresh && j.r.State != state {
 		return j.r.ID, m.set(j, Actor{}, state, "")

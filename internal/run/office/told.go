@@ -53,6 +53,17 @@ func (p *toldPlace) change(vhost message.VHost) mutation.Change {
 	return mutation.Change{Key: p.key(vhost), Value: value}
 }
 
+// name names the place.
+func (p *toldPlace) name(vhost message.VHost) toldKey { return toldKey{vhost, p.Rule, p.Incarnation} }
+
+// reached is the number below which all letters of a level are told of.
+func (p *toldPlace) reached(level int) uint64 {
+	if level < len(p.Ends) {
+		return p.Ends[level]
+	}
+	return 0
+}
+
 // knows says whether the rule has told of an entry.
 func (p *toldPlace) knows(id queue.ID) bool {
 	return id.Lane() < len(p.Ends) && id.Seq() < p.Ends[id.Lane()]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -64,16 +65,23 @@ type watch struct {
 // watched is a queue with letters.
 type watched struct {
 	info    broker.QueueInfo
-	rules   []*activeRule // that are for it
-	read    []uint64      // by level: letters with a lower number were met
-	quiet   []uint64      // by level: no event tells of those with a lower number
-	queued  bool          // it is in watch.reading
-	heap    []pending     // what is not due, the first on top
-	horizon int64         // what is due from here on is not in heap; moment.Never: all of it is
-	walked  int64         // when the last walk over it began
-	blocked int64         // it is not read before this: a webhook has too much to do
-	height  int           // of what it holds above the threshold: 0 below it, then one for each doubling
-	told    int64         // when an event last told of that
+	rules   []*activeRule // that are for it, and whose users may read it: see heed
+	behind  map[*activeRule]*late
+	read    []uint64  // by level: letters with a lower number were met
+	quiet   []uint64  // by level: no event tells of those with a lower number
+	queued  bool      // it is in watch.reading
+	heap    []pending // what is not due, the first on top
+	horizon int64     // what is due from here on is not in heap; moment.Never: all of it is
+	walked  int64     // when the last walk over it began
+	blocked int64     // it is not read before this: it cannot be read now
+	height  int       // of what it holds above the threshold: 0 below it, then one for each doubling
+	told    int64     // when an event last told of that
+}
+
+// late is a rule whose webhook could not be told. Others go on; it tells of the letters behind its place when the webhook can be told again.
+type late struct {
+	place toldPlace
+	next  int64 // when it is tried again
 }
 
 // pending is a letter that is not due.
@@ -138,6 +146,12 @@ func (w *watch) step() time.Duration {
 		w.arrived(&a, now)
 	}
 	w.follow()
+	if w.r.rights.Swap(false) {
+		for _, q := range w.queues {
+			w.heed(q)
+		}
+	}
+	hooks := w.r.hooked.Swap(false)
 	for range stepSlices {
 		if w.r.life.Err() != nil || len(w.reading) == 0 {
 			break
@@ -146,6 +160,17 @@ func (w *watch) step() time.Duration {
 		w.reading = w.reading[1:]
 		if q.queued = q.blocked > now || w.readSome(q); q.queued {
 			w.reading = append(w.reading, q)
+		}
+	}
+	for _, q := range slices.Collect(maps.Values(w.queues)) {
+		if len(q.behind) > 0 {
+			w.heed(q)
+		}
+		for a, l := range q.behind {
+			if hooks {
+				l.next = 0
+			}
+			w.catchUp(q, a, l)
 		}
 	}
 	w.due(w.r.now())
@@ -197,21 +222,50 @@ func (w *watch) meet(info broker.QueueInfo) *watched {
 		return nil
 	}
 	q := &watched{info: info, horizon: moment.Never}
-	if b := w.books[info.Decl.VHost]; b != nil {
-		q.follow(b)
-	}
 	w.queues[info.Incarnation()] = q
+	w.heed(q)
 	return q
 }
 
-// follow notes which rules are for the queue.
-func (q *watched) follow(b *book) {
-	q.rules = nil
-	for _, a := range b.active {
-		if a.isFor(q.info.Decl.Name) {
-			q.rules = append(q.rules, a)
+// heed finds out which rules are for the queue: those whose users may read it now, as they may search it. So nothing that a rule does or counts tells its user
+// of letters that the user may not read, and it keeps none of them from the rules that follow. A rule whose user could read the queue, and cannot any
+// more, stops: letters that it took stay where they are.
+func (w *watch) heed(q *watched) {
+	name := q.info.Decl.Name
+	var rules []*activeRule
+	if b := w.books[q.info.Decl.VHost]; b != nil {
+		for _, a := range b.active {
+			if !a.isFor(name) {
+				continue
+			}
+			may := a.conn.MayRead(name)
+			had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
+			if had && !may {
+				w.halt(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
+			}
+			if may || had {
+				rules = append(rules, a)
+			}
 		}
 	}
+	if !slices.Equal(rules, q.rules) {
+		if q.rules, q.behind = rules, nil; len(q.read) > 0 {
+			w.walk(q)
+		}
+	}
+}
+
+// halt stops a rule.
+func (w *watch) halt(a *activeRule, why string) {
+	var keeps []string
+	for _, q := range w.queues {
+		if slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn }) {
+			keeps = append(keeps, string(q.info.Decl.Name))
+		}
+	}
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	w.r.stop(a, why, keeps)
 }
 
 // walk begins a walk over all that is in the queue.
@@ -223,7 +277,7 @@ func (w *watch) walk(q *watched) {
 		q.quiet[i] = max(q.quiet[i], q.read[i])
 	}
 	w.forget(q)
-	q.read, q.walked = nil, w.r.now()
+	q.read, q.behind, q.walked = nil, nil, w.r.now()
 	w.toRead(q)
 }
 
@@ -301,7 +355,7 @@ func (w *watch) follow() {
 		for _, q := range w.queues {
 			if q.info.Decl.VHost == name {
 				w.forget(q) // the counts of the rules that are on now begin at 0
-				q.follow(b)
+				w.heed(q)
 			}
 		}
 		if len(b.active) > 0 {
@@ -333,6 +387,7 @@ func (w *watch) arrived(a *broker.Arrival, now int64) {
 
 // readSome reads a slice of what is new in a queue, and says whether there is more.
 func (w *watch) readSome(q *watched) (more bool) {
+	w.heed(q)
 	e, err := w.r.b.Extent(q.info)
 	if err != nil {
 		w.failed(q, err)
@@ -366,7 +421,7 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	var f found
 	places := map[*activeRule]*toldPlace{}
 	for _, a := range q.rules {
-		if a.Action == RuleWebhook {
+		if a.Action == RuleWebhook && q.behind[a] == nil && !a.stopped.Load() {
 			p := w.r.place(toldKey{q.info.Decl.VHost, a.Name, q.info.Incarnation()}, q.info.Decl.Name)
 			places[a] = &p
 		}
@@ -387,17 +442,17 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		}
 		ruling := judge(q.rules, l, behind, history, q.info.Incarnation(), v.ID)
 		for _, a := range ruling.tells {
-			if !places[a].knows(v.ID) {
+			if p := places[a]; p != nil && !p.knows(v.ID) {
 				if f.rows == nil {
 					f.rows = map[*activeRule][]Row{}
 				}
-				row := makeRow(q.info, &v, behind)
-				row.Preview = "" // what is in letters leaves the node only with them
-				f.rows[a] = append(f.rows[a], row)
+				f.rows[a] = append(f.rows[a], tellRow(q, &v, behind))
 			}
 		}
 		switch {
-		case ruling.rule == nil:
+		case ruling.rule == nil || ruling.rule.stopped.Load():
+		case ruling.due <= now && q.catchesUp(&ruling, v.ID, now):
+			f.wait = append(f.wait, pending{moment.After(now, alarmAgain.Milliseconds()), v.ID, ruling.rule})
 		case ruling.due <= now:
 			f.due = append(f.due, v.ID)
 		default:
@@ -409,10 +464,7 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		w.failed(q, err)
 		return true
 	}
-	reached := end
-	if id, ok := next.Last(); ok && id.Lane() == level && !done && !beyond {
-		reached = id.Seq() + 1
-	}
+	reached := reachedBy(next, level, end, done || beyond)
 	for a, p := range places {
 		rows := f.rows[a]
 		p.reach(level, reached)
@@ -424,9 +476,11 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 			w.failed(q, err)
 			return true
 		}
-		if wait > 0 { // those that were told meanwhile are told once: they have their places
-			q.blocked = moment.After(now, wait.Milliseconds())
-			return true
+		if wait > 0 {
+			if q.behind == nil {
+				q.behind = map[*activeRule]*late{}
+			}
+			q.behind[a] = &late{w.r.place(p.name(q.info.Decl.VHost), q.info.Decl.Name), moment.After(now, wait.Milliseconds())}
 		}
 	}
 	q.read[level] = reached
@@ -436,6 +490,90 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	w.groups.tell(w, q, f.news)
 	w.act(q, f.due)
 	return true
+}
+
+// tellRow is what a webhook is told of a letter: what is in letters leaves the node only with them.
+func tellRow(q *watched, v *queue.View, l *letter.Letter) Row {
+	row := makeRow(q.info, v, l)
+	row.Preview = ""
+	return row
+}
+
+// reachedBy is the first number of a level that a look has not passed, whose end is given.
+func reachedBy(next queue.Cursor, level int, end uint64, done bool) uint64 {
+	if id, ok := next.Last(); ok && id.Lane() == level && !done {
+		return id.Seq() + 1
+	}
+	return end
+}
+
+// catchesUp says whether a webhook is going to be told of the letter soon: until then no rule that follows moves it. A webhook that cannot be told keeps nobody.
+func (q *watched) catchesUp(r *ruling, id queue.ID, now int64) bool {
+	return slices.ContainsFunc(r.tells, func(a *activeRule) bool {
+		l := q.behind[a]
+		return l != nil && l.next <= now && !l.place.knows(id)
+	})
+}
+
+// catchUp tells a webhook of letters that others have met while it could not be told: some slices, if it is time.
+func (w *watch) catchUp(q *watched, a *activeRule, l *late) {
+	for range stepSlices {
+		now := w.r.now()
+		if l.next > now || w.r.life.Err() != nil {
+			return
+		}
+		level := 0
+		for level < len(q.read) && l.place.reached(level) >= q.read[level] {
+			level++
+		}
+		if level == len(q.read) || a.stopped.Load() {
+			delete(q.behind, a)
+			return
+		}
+		w.tellLate(q, a, l, level, now)
+	}
+}
+
+// tellLate tells a webhook of a slice of a level.
+func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int64) {
+	if wait := w.r.hooks.ready(a.Webhook, q.info.Decl.VHost); wait > 0 {
+		l.next = moment.After(now, wait.Milliseconds())
+		return
+	}
+	e, err := w.r.b.Extent(q.info)
+	var rows []Row
+	var next queue.Cursor
+	done, beyond, end := false, false, q.read[level]
+	if err == nil {
+		show := w.behind(q)
+		next, done, err = w.r.b.Browse(q.info, e.There.At(level, l.place.reached(level)), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+			if beyond = v.ID.Lane() != level || v.ID.Seq() >= end; beyond {
+				return false
+			}
+			if read, ok := w.reader.Read(rec, history); ok && !v.Dead {
+				shown := show(read, rec, history)
+				if r := judge(q.rules, read, shown, history, q.info.Incarnation(), v.ID); slices.Contains(r.tells, a) {
+					rows = append(rows, tellRow(q, &v, shown))
+				}
+			}
+			return true
+		})
+	}
+	if err != nil {
+		l.next = moment.After(now, tryAgain.Milliseconds())
+		return // the next look into the queue says why
+	}
+	p := l.place
+	p.Ends = slices.Clone(p.Ends)
+	p.reach(level, reachedBy(next, level, end, done || beyond))
+	switch wait, err := w.r.tellRule(a, p.name(q.info.Decl.VHost), &p, rows); {
+	case err != nil:
+		l.next = moment.Never // the node stops
+	case wait > 0:
+		l.next = moment.After(now, wait.Milliseconds())
+	default:
+		l.place = w.r.place(p.name(q.info.Decl.VHost), q.info.Decl.Name)
+	}
 }
 
 // behind returns what shows letters of a queue as the masks of its virtual host show them. A shown one is valid until the next is shown.
@@ -543,6 +681,7 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 	if len(ids) == 0 || w.r.life.Err() != nil {
 		return
 	}
+	w.heed(q)
 	now := w.r.now()
 	later := func(id queue.ID, a *activeRule, d time.Duration) {
 		w.push(q, pending{moment.After(now, d.Milliseconds()), id, a})
@@ -554,10 +693,10 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 			return true
 		}
 		switch r := judge(q.rules, l, show(l, rec, history), history, q.info.Incarnation(), v.ID); {
-		case r.rule == nil:
+		case r.rule == nil || r.rule.stopped.Load():
 		case r.due > now:
 			w.push(q, pending{r.due, v.ID, r.rule})
-		case w.r.b.Alarmed():
+		case w.r.b.Alarmed() || q.catchesUp(&r, v.ID, now):
 			later(v.ID, r.rule, alarmAgain)
 		case v.Out || v.Offered || v.NotBefore != 0: // it may come back
 			later(v.ID, r.rule, tryOutAgain)
@@ -613,8 +752,7 @@ func (w *watch) move(q *watched, a *activeRule, ids []queue.ID, later func(queue
 	case w.r.life.Err() != nil:
 		return
 	case errors.As(err, &refused) && (refused.Kind == topology.AccessRefused || refused.Kind == topology.NotAllowed):
-		a.stopped.Store(true)
-		_ = w.r.jobs.halt(a.Job, refused.Text) // a failure has ended the node
+		w.halt(a, refused.Text)
 		return
 	case queueGone(err) && w.r.b.HasDeleted(q.info):
 		w.drop(q)
@@ -648,6 +786,9 @@ func (w *watch) next(now int64) time.Duration {
 	for _, q := range w.queues {
 		if len(q.heap) > 0 {
 			first = min(first, q.heap[0].due)
+		}
+		for _, l := range q.behind {
+			first = min(first, l.next)
 		}
 		if q.horizon < moment.Never {
 			first = min(first, max(q.horizon, moment.After(q.walked, walkAgain.Milliseconds())))

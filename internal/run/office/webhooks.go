@@ -464,6 +464,22 @@ func (h *Webhooks) usable(name string, vhost message.VHost) error {
 	return fmt.Errorf("webhook '%s' does not exist, or is not for virtual host '%s'; an administrator makes webhooks", name, vhost)
 }
 
+// ready says after how long to try to tell a webhook of a virtual host's letters, 0: now.
+func (h *Webhooks) ready(name string, vhost message.VHost) time.Duration {
+	if h == nil {
+		return tryAgain
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch k := h.hooks[name]; {
+	case k == nil || !k.On || !k.in(string(vhost)):
+		return tryAgain
+	case k.full(1, maxTellBytes):
+		return alarmAgain
+	}
+	return 0
+}
+
 // tellOf tells a webhook of letters that a rule has found, and writes more with it. If that cannot be now it says after how long to
 // try again, and why.
 func (h *Webhooks) tellOf(name string, vhost message.VHost, l letterTell, more []mutation.Change) (wait time.Duration, why string, err error) {

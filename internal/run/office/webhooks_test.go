@@ -431,6 +431,7 @@ func TestARuleTellsAWebhookOnce(t *testing.T) {
 	if _, _, err := d.hooks.Put(w, Actor{Who: "guest"}); err != nil {
 		t.Fatal(err)
 	}
+	d.ahead.Store(0) // the next letter is not parked at once
 	d.more(5, 1)
 	d.rules.watch.step()
 	if r := d.rule("tell"); r.Why != "webhook 'desk' is off" || r.Acted != 5 {
@@ -443,6 +444,84 @@ func TestARuleTellsAWebhookOnce(t *testing.T) {
 	d.ahead.Add(tryAgain.Milliseconds())
 	d.work()
 	d.eventually("it is told of what came meanwhile", func() bool { return letters() == 6 })
+}
+
+// A webhook that is off, or full, stops its own rule only: other rules go on, and keep to their order. When it can be told it is told of what is still
+// there, of each letter once, also over a restart.
+func TestAWebhookThatCannotBeToldStopsNoOtherRule(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		for _, why := range []string{"off", "full"} {
+			t.Run(kind+" "+why, func(t *testing.T) {
+				fs := vfs.NewMem()
+				d := openChancery(t, fs, 0)
+				d.letters(kind, kind, 2)
+				d.declare("park", kind)
+				l := newListener(t)
+				d.hook("desk", l.URL)
+				told := func() (n int) {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					for i := range l.got {
+						n += len(l.got[i].Facts.(map[string]any)["letters"].([]any))
+					}
+					return n
+				}
+				block := func(yes bool) {
+					t.Helper()
+					if why == "full" {
+						d.hooks.mu.Lock()
+						k := d.hooks.hooks["desk"]
+						if k.bytes = 0; yes {
+							k.bytes = maxHookBytes
+						}
+						d.hooks.mu.Unlock()
+						return
+					}
+					if _, _, err := d.hooks.Put(Webhook{Name: "desk", URL: l.URL, On: !yes}, Actor{Who: "guest"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rules := []Rule{
+					{Name: "keep", On: true, Queues: "^dlq$", Action: RuleWebhook, Webhook: "desk", Match: Filter{"body": {"1"}}}, // no rule behind it takes these
+					{Name: "tell", On: true, Queues: "^dlq$", Action: RuleWebhook, Webhook: "desk", Last: new(bool)},
+					{Name: "park", On: true, Queues: "^dlq$", Action: RuleSend, ToQueue: "park", Match: Filter{"where": {"header.n=0"}}},
+				}
+				d.put(rules...)
+				d.eventually("it is told of those that are there", func() bool { d.work(); return told() == 2 && d.ready("park") == 1 && d.shown("desk").Waiting == 0 })
+				block(true)
+				d.more(2, 2) // 3 stays for "tell"
+				d.more(11, 1)
+				d.work()
+				if d.ready("park") != 2 || d.ready("dlq") != 3 || told() != 2 {
+					t.Fatalf("%d are parked, %d stay, %d are told of, %+v", d.ready("park"), d.ready("dlq"), told(), d.rules.Book("/"))
+				}
+				if r := d.rule("tell"); r.State != "on" || !strings.Contains(r.Why, "desk") {
+					t.Errorf("%+v", r)
+				}
+				d.pass(60_000)
+				d.shutDown()
+				d = openChancery(t, fs, 60_000)
+				block(true)
+				d.work()
+				d.more(21, 1)
+				d.pass(60_000)
+				if d.ready("park") != 2 || d.ready("dlq") != 4 || told() != 2 {
+					t.Fatalf("after a restart %d are parked, %d stay, %d are told of", d.ready("park"), d.ready("dlq"), told())
+				}
+				block(false)
+				d.pass(60_000)
+				d.eventually("it is told of the others", func() bool { d.work(); return told() >= 5 && d.shown("desk").Waiting == 0 })
+				d.shutDown()
+				d = openChancery(t, fs, 60_000)
+				d.more(31, 1)
+				d.pass(60_000)
+				d.eventually("it is told of one more", func() bool { d.work(); return told() >= 6 && d.shown("desk").Waiting == 0 })
+				if d.ready("park") != 2 || d.ready("dlq") != 5 || told() != 6 || d.rule("keep").Acted != 4 || d.rule("tell").Acted != 2 {
+					t.Errorf("%d are parked, %d stay, %d are told of, %+v", d.ready("park"), d.ready("dlq"), told(), d.rules.Book("/"))
+				}
+			})
+		}
+	}
 }
 
 // Whoever listens is told of a group's first letter, once, of one that comes to a group that was called resolved, and of a queue that grows beyond the
