@@ -118,6 +118,7 @@ func (f *Office) SetMask(vhost message.VHost, rules letter.MaskRules, by Actor) 
 		return rules, err
 	}
 	f.masks.set(string(vhost), mask)
+	f.Rules.masked(vhost)
 	f.forgetVHost(vhost)
 	return rules, nil
 }

@@ -140,7 +140,7 @@ func (r *Rules) load() error {
 	if err := r.loadTold(); err != nil {
 		return err
 	}
-	if err := r.endTold(r.queuesThere()); err != nil {
+	if err := r.endTold(); err != nil {
 		return err
 	}
 	known := map[uint64]bool{}
@@ -154,6 +154,9 @@ func (r *Rules) load() error {
 			continue
 		}
 		r.books[name] = b
+	}
+	for name := range r.books {
+		r.masked(name) // a crash may have come between the masks and this; an earlier release did not do it
 	}
 	return r.jobs.cancelStanding(func(id uint64) bool { return known[id] })
 }
@@ -472,11 +475,26 @@ func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, r
 
 // mayAsk refuses a rule whose filters would tell what masks hide, unless it may see that: what it does would tell.
 func (r *Rules) mayAsk(a *activeRule) error {
-	mask := r.f.masks.Mask(a.vhost)
-	if name := a.query.Asks(mask); name != "" && !a.Revealed {
+	if name := a.query.Asks(r.f.masks.Mask(a.vhost)); name != "" && !a.Revealed {
 		return refuse(Forbidden, "rule '%s': filter '%s' would tell what the masks of vhost '%s' hide; it needs ?reveal=true, and the tag reveal", a.Name, name, a.vhost)
 	}
 	return nil
+}
+
+// masked stops the rules of a virtual host whose filters would tell what its masks, which have changed, hide: those that mayAsk would refuse.
+func (r *Rules) masked(vhost message.VHost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	mask := r.f.masks.Mask(string(vhost))
+	b := r.books[vhost]
+	if b == nil {
+		return
+	}
+	for _, a := range b.active {
+		if name := a.query.Asks(mask); name != "" && !a.Revealed {
+			r.stop(a, fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide: the rule goes on when somebody with the tag reveal switches it on with ?reveal=true, or has another filter", name, vhost), nil)
+		}
+	}
 }
 
 // store writes the book, with the jobs of its rules. A crash between the two leaves a job that no rule has, which the next start cancels.

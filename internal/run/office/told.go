@@ -91,27 +91,33 @@ func (r *Rules) loadTold() error {
 	})
 }
 
-// queuesThere are the incarnations of the queues that there are.
-func (r *Rules) queuesThere() map[uint64]bool {
-	there := map[uint64]bool{}
-	r.b.Read(func(s *topology.State, _ *auth.Users) {
-		for _, v := range s.VHosts() {
-			v.EachQueue(func(q *topology.Queue) { there[q.Incarnation] = true })
-		}
-	})
-	return there
-}
-
 // endTold ends the places in queues that are not there any more. It is called by the watch, which alone makes places, or before it runs.
-func (r *Rules) endTold(there map[uint64]bool) error {
+func (r *Rules) endTold() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	var gone []toldKey
-	for k := range r.told {
-		if k.incarnation != goneQueues && !there[k.incarnation] {
-			gone = append(gone, k)
+	queues := map[toldKey]message.QueueName{}
+	for k, p := range r.told {
+		if k.incarnation != goneQueues {
+			queues[k] = message.QueueName(p.Queue)
 		}
 	}
+	r.mu.Unlock()
+	if len(queues) == 0 {
+		return nil
+	}
+	var gone []toldKey
+	r.b.Read(func(s *topology.State, _ *auth.Users) { // it waits for declarations: mu is not held
+		for k, name := range queues {
+			if v, ok := s.VHost(k.vhost); ok {
+				if q, ok := v.Queue(name); ok && q.Incarnation == k.incarnation {
+					continue
+				}
+			}
+			gone = append(gone, k)
+		}
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone = slices.DeleteFunc(gone, func(k toldKey) bool { return r.told[k] == nil }) // its rule has gone meanwhile
 	for slice := range slices.Chunk(gone, endSlice) {
 		sums := map[toldKey]*toldPlace{}
 		var changes []mutation.Change

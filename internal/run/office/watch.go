@@ -323,13 +323,12 @@ func (w *watch) look(now int64) {
 
 // dropDeleted ends watching queues that were deleted. Nothing comes to them any more, so no read of them fails.
 func (w *watch) dropDeleted() {
-	there := w.r.queuesThere()
 	for _, q := range slices.Collect(maps.Values(w.queues)) {
-		if !there[q.info.Incarnation()] {
+		if w.r.b.HasDeleted(q.info) {
 			w.drop(q)
 		}
 	}
-	_ = w.r.endTold(there) // a failure has ended the node
+	_ = w.r.endTold() // a failure has ended the node
 }
 
 // follow walks over the queues of virtual hosts whose rules have changed.

@@ -649,6 +649,50 @@ func TestRulesAndEventsKeepWhatMasksHide(t *testing.T) {
 	}
 }
 
+// A mask that is set after a rule whose filter would tell what it hides stops that rule, which says why, also over a restart; others go on.
+func TestAMaskStopsRulesThatWouldTell(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 2)
+	l := newListener(t)
+	d.hook("desk", l.URL)
+	d.put(Rule{Name: "body", On: true, Action: RuleRetry, AfterMS: 60_000, Match: Filter{"body": {"1"}}},
+		Rule{Name: "header", On: true, Action: RuleWebhook, Webhook: "desk", Match: Filter{"where": {"header.token=x"}}},
+		Rule{Name: "all", On: true, Action: RuleRetry, AfterMS: 60_000, Queues: "^dlq$"})
+	if _, err := d.rules.PutRule(d.c, Actor{}, Rule{Name: "sees", On: true, Action: RuleHold, Match: Filter{"body": {"1"}}}, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.f.SetMask("/", letter.MaskRules{Headers: []string{"token"}, Patterns: []string{"secret"}}, Actor{}); err != nil {
+		t.Fatal(err)
+	}
+	check := func() {
+		t.Helper()
+		d.work()
+		for name, filter := range map[string]string{"body": "filter 'body'", "header": "filter 'header.token'", "all": "", "sees": ""} {
+			if r := d.rule(name); (r.State == "stopped") != (filter != "") || !strings.Contains(r.Why, filter) || filter != "" && r.Waiting != 0 {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	check()
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	check()
+	d.pass(60_000)
+	if d.ready("work") != 1 || d.ready("dlq") != 1 {
+		t.Errorf("%d went back, %d stay", d.ready("work"), d.ready("dlq"))
+	}
+	if _, err := d.rules.Switch(d.c, Actor{}, "body", true, false); err == nil {
+		t.Error("it is switched on by who may not see")
+	}
+	if _, err := d.rules.Switch(d.c, Actor{}, "body", true, true); err != nil {
+		t.Error(err)
+	}
+	if d.work(); d.ready("work") != 2 {
+		t.Errorf("%d went back", d.ready("work"))
+	}
+}
+
 // A pattern of many # is matched in time: an event may be told with locks held.
 func TestPatternsOfEventsTakeLittleTime(t *testing.T) {
 	for _, c := range []struct {
