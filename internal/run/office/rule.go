@@ -194,6 +194,9 @@ func (r *Rule) errand() (broker.Action, How) {
 	return broker.Replay, how
 }
 
+// passes says whether rules that follow get all the letters that this one takes.
+func (r *Rule) passes() bool { return r.Last != nil && !*r.Last }
+
 // moves says whether the rule moves letters.
 func (r *Rule) moves() bool {
 	return r.Action == RuleRetry || r.Action == RuleSend || r.Action == RuleDiscard
@@ -337,7 +340,7 @@ func judge(rules []*activeRule, l, behind *letter.Letter, stored []byte, incarna
 		}
 		if a.Action == RuleWebhook {
 			r.tells = append(r.tells, a)
-			if a.Last == nil || *a.Last {
+			if !a.passes() {
 				return r
 			}
 			continue
@@ -359,7 +362,7 @@ func (r *Rule) same(o *Rule) bool {
 		return *p
 	}
 	a, b := *r, *o
-	if a.Match = nil; text(a.ToExchange) != text(b.ToExchange) || text(a.RoutingKey) != text(b.RoutingKey) || (a.Last == nil || *a.Last) != (b.Last == nil || *b.Last) {
+	if a.Match = nil; text(a.ToExchange) != text(b.ToExchange) || text(a.RoutingKey) != text(b.RoutingKey) || a.passes() != b.passes() {
 		return false
 	}
 	return a.Name == b.Name && a.Queues == b.Queues && a.Action == b.Action && a.AfterMS == b.AfterMS && a.Factor == b.Factor && a.MaxMS == b.MaxMS &&

@@ -300,7 +300,14 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 // maxKeeps is of how many queues a rule that is stopped keeps letters when it may not read them.
 const maxKeeps = 1000
 
-// stop stops a rule, which says why, until somebody switches it on. keeps are the queues in which it acted. REQUIRES: r.mu is held.
+// halt stops a rule, which says why, until somebody switches it on. keeps are the queues in which it acted, if its user may not read one of them any more.
+func (r *Rules) halt(a *activeRule, why string, keeps []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stop(a, why, keeps)
+}
+
+// stop is halt. REQUIRES: r.mu is held.
 func (r *Rules) stop(a *activeRule, why string, keeps []string) {
 	vhost := message.VHost(a.vhost)
 	b := r.books[vhost]
@@ -374,7 +381,7 @@ func noRule(vhost message.VHost, name string) error {
 // change changes the rules of the virtual host of c. It returns when they are on disk. renewed is a rule that gets the rights of c even if it
 // is as before.
 func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]Rule) ([]Rule, error), renewed string, reveal bool) (RuleBook, error) {
-	vhost := c.VHost
+	vhost, lost := c.VHost, r.lost(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.b.HasVHost(vhost, 0) {
@@ -404,6 +411,9 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 	if err := r.draft(c, before, after, rules, renewed, reveal); err != nil {
 		return RuleBook{}, err
 	}
+	if err := mayOrder(c, before, after, lost); err != nil {
+		return RuleBook{}, err
+	}
 	act.VHost, act.Count = string(vhost), uint64(len(rules))
 	if err := r.store(act, vhost, before, after); err != nil {
 		return RuleBook{}, err
@@ -411,6 +421,54 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 	r.books[vhost] = after
 	r.poke()
 	return r.show(vhost), nil
+}
+
+// lost are the rules of the user of c that stopped when the user could not read a queue any more, if that is still so.
+func (r *Rules) lost(c *broker.Connection) map[string]bool {
+	kept := map[string][]string{}
+	r.mu.Lock()
+	if b := r.books[c.VHost]; b != nil {
+		for i := range b.rules {
+			if s := &b.rules[i]; s.On && s.By == c.User && len(s.Keeps) > 0 {
+				kept[s.Name] = s.Keeps
+			}
+		}
+	}
+	r.mu.Unlock()
+	lost := map[string]bool{}
+	for name, queues := range kept {
+		lost[name] = slices.ContainsFunc(queues, func(q string) bool { return !c.MayRead(message.QueueName(q)) })
+	}
+	return lost
+}
+
+// mayOrder refuses a change after which a rule of another user gets other letters since rules in front of it, of others too, are gone, off, changed or in
+// another place: it would act on these with rights that are not those of who changes that. A rule of one's own keeps only letters that one may read from those
+// behind it, so it may come, go and change anywhere. Administrators may do all.
+func mayOrder(c *broker.Connection, before, after *book, lost map[string]bool) error {
+	if c.Administers() {
+		return nil
+	}
+	own := func(s *storedRule) bool { return s.By == c.User && !s.Operator && !lost[s.Name] }
+	// front are the rules of others in front of one that may keep letters from it, as they are set.
+	front := func(b *book, name string) (list []string) {
+		for i := range b.rules {
+			switch s := &b.rules[i]; {
+			case s.Name == name:
+				return list
+			case s.On && !own(s) && !s.passes():
+				list = append(list, fmt.Sprintf("%s\x00%d\x00%s", s.By, s.SetMS, s.Name))
+			}
+		}
+		return list
+	}
+	for i := range after.rules {
+		s := &after.rules[i]
+		if s.On && !(s.By == c.User && !s.Operator) && !slices.Equal(front(before, s.Name), front(after, s.Name)) {
+			return refuse(Forbidden, "rule '%s' acts with the rights of user '%s', and this changes which letters other users' rules before it leave to it: an administrator may do that, or who has taken over the rules behind by switching them on, from the last one", s.Name, s.By)
+		}
+	}
+	return nil
 }
 
 // draft checks the rules and puts them into the book after.

@@ -1,6 +1,8 @@
 package office
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -626,5 +628,95 @@ func TestARuleHeedsPermissionsThatChange(t *testing.T) {
 	d.work()
 	if r := d.rule("tell"); r.State != "on" || r.Acted != 4 || r.By != "guest" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// The order of rules is power: who takes away, switches off, changes or moves another's rule lets the rules of others behind it act, with their users' rights,
+// on letters that were kept from them. Only administrators do that; rules of one's own come, go and move, and what nobody stands behind may be taken over.
+func TestWhoMayChangeTheOrderOfRules(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 2)
+	d.declare("park", "classic")
+	pol := d.clerk("pol", "^other$")
+	hold, send := Rule{Name: "hold", On: true, Action: RuleHold, Queues: "^dlq$"}, Rule{Name: "send", On: true, Action: RuleSend, ToQueue: "park", Queues: "^dlq$"}
+	mine, quiet := Rule{Name: "mine", On: true, Action: RuleHold}, Rule{Name: "quiet", Action: RuleHold}
+	d.put(hold, quiet, send)
+	set := func(c *broker.Connection, rules ...Rule) error {
+		_, err := d.rules.Put(c, Actor{}, rules, nil, false)
+		return err
+	}
+	narrow, off := hold, hold
+	narrow.Match, off.On = Filter{"body": {"x"}}, false
+	for what, f := range map[string]func() error{
+		"removing":      func() error { _, err := d.rules.Remove(pol, Actor{}, "hold"); return err },
+		"switching off": func() error { _, err := d.rules.Switch(pol, Actor{}, "hold", false, false); return err },
+		"taking over":   func() error { _, err := d.rules.Switch(pol, Actor{}, "hold", true, false); return err },
+		"replacing":     func() error { _, err := d.rules.PutRule(pol, Actor{}, narrow, false); return err },
+		"leaving out":   func() error { return set(pol, quiet, send) },
+		"reordering":    func() error { return set(pol, send, hold, quiet) },
+		"off in a list": func() error { return set(pol, off, quiet, send) },
+	} {
+		var refused *Error
+		if err := f(); !errors.As(err, &refused) || refused.Kind != Forbidden || !strings.Contains(refused.Text, "'send' acts with the rights of user 'guest'") {
+			t.Errorf("%s is not refused: %v", what, err)
+		}
+	}
+	d.pass(1000)
+	if b := d.rules.Book("/"); d.ready("dlq") != 2 || len(b.Rules) != 3 || b.Rules[0].By != "guest" {
+		t.Fatalf("%d stay, %+v", d.ready("dlq"), b)
+	}
+	for what, f := range map[string]func() error{ // in any order
+		"rules of one's own": func() error {
+			return cmp.Or(set(pol, mine, hold, quiet, send), set(pol, hold, quiet, mine, send), set(pol, hold, quiet, send))
+		},
+		"a rule that is off": func() error {
+			return cmp.Or(set(pol, hold, send), set(pol, quiet, hold, send), set(pol, hold, quiet, send))
+		},
+		"the last rule": func() error { return cmp.Or(set(pol, hold, quiet), set(d.c, hold, quiet, send)) },
+	} {
+		if err := f(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if d.work(); d.ready("dlq") != 2 {
+		t.Fatalf("%d stay", d.ready("dlq"))
+	}
+	if _, err := d.rules.Switch(pol, Actor{}, "send", true, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(pol, quiet, send); err != nil { // all behind is pol's now, and moves nothing that pol may not read
+		t.Fatal(err)
+	}
+	if d.pass(1000); d.ready("dlq") != 2 || d.rule("send").By != "pol" {
+		t.Errorf("%d stay, %+v", d.ready("dlq"), d.rule("send"))
+	}
+	if err := set(d.c, send, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if d.pass(1000); d.ready("dlq") != 2 || d.rule("send").By != "pol" {
+		t.Errorf("who moves a rule lends it rights: %d stay, %+v", d.ready("dlq"), d.rule("send"))
+	}
+}
+
+// A rule whose user has lost the right to read a queue keeps its letters; the user cannot let them go to the rules of others.
+func TestAStoppedRuleIsNotTakenFromTheFront(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 2)
+	d.declare("park", "classic")
+	pol := d.clerk("pol", ".*")
+	d.mustPut(pol, Rule{Name: "hold", On: true, Action: RuleHold})
+	d.mustPut(d.c, Rule{Name: "send", On: true, Action: RuleSend, ToQueue: "park", Queues: "^dlq$"})
+	d.work()
+	d.mayRead("pol", "^other$")
+	d.work()
+	if _, err := d.rules.Remove(pol, Actor{}, "hold"); err == nil || d.rule("hold").State != "stopped" {
+		t.Errorf("%v, %+v", err, d.rule("hold"))
+	}
+	d.mayRead("pol", ".*")
+	if _, err := d.rules.Remove(pol, Actor{}, "hold"); err != nil {
+		t.Error(err)
+	}
+	if d.work(); d.ready("park") != 2 {
+		t.Errorf("%d are parked", d.ready("park"))
 	}
 }

@@ -241,7 +241,7 @@ func (w *watch) heed(q *watched) {
 			may := a.conn.MayRead(name)
 			had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
 			if had && !may {
-				w.halt(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
+				w.lose(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
 			}
 			if may || had {
 				rules = append(rules, a)
@@ -255,17 +255,15 @@ func (w *watch) heed(q *watched) {
 	}
 }
 
-// halt stops a rule.
-func (w *watch) halt(a *activeRule, why string) {
+// lose stops a rule whose user cannot read a queue any more.
+func (w *watch) lose(a *activeRule, why string) {
 	var keeps []string
 	for _, q := range w.queues {
 		if slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn }) {
 			keeps = append(keeps, string(q.info.Decl.Name))
 		}
 	}
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	w.r.stop(a, why, keeps)
+	w.r.halt(a, why, keeps)
 }
 
 // walk begins a walk over all that is in the queue.
@@ -751,7 +749,7 @@ func (w *watch) move(q *watched, a *activeRule, ids []queue.ID, later func(queue
 	case w.r.life.Err() != nil:
 		return
 	case errors.As(err, &refused) && (refused.Kind == topology.AccessRefused || refused.Kind == topology.NotAllowed):
-		w.halt(a, refused.Text)
+		w.r.halt(a, refused.Text, nil)
 		return
 	case queueGone(err) && w.r.b.HasDeleted(q.info):
 		w.drop(q)
