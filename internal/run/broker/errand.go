@@ -14,7 +14,6 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
-	"bartleby.mq/internal/wire/amqp091"
 )
 
 // Errand is what a job of the Dead Letter Office does with letters of a queue, slice by slice. The office chooses them,
@@ -394,11 +393,9 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 // archive returns the queue for discarded letters of the virtual host, and makes it if need be.
 func (c *Connection) archive() (*topology.Queue, error) {
 	by := c.b.AsOperator("the Dead Letter Office", c.VHost)
-	_, err := by.DeclareQueue(topology.QueueDecl{Name: Archive, Durable: true, Arguments: amqp091.Table{
-		{Key: "x-queue-type", Value: "classic"}, {Key: "x-message-ttl", Value: ArchiveTTL},
-	}})
-	if err != nil {
-		return nil, topology.Refuse(topology.PreconditionFailed, "discarded messages go to the queue '%s', which must be durable and classic with x-message-ttl=%d: %v", Archive, ArchiveTTL, err)
+	if _, err := by.DeclareQueue(ownQueue(c.VHost, Archive)); err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed,
+			"discarded messages go to the queue '%s', which must be durable and classic with x-message-ttl=%d: %v. If a client has declared it otherwise, delete it: the broker makes it anew", Archive, ArchiveTTL, err)
 	}
 	return by.find(Archive, func(topology.Resource) error { return nil })
 }

@@ -45,6 +45,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	near, outdated := uint64(0), false
 	ticket := c.b.glance(func() {
 		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
+			err = c.b.checkOwn(&d)
 			near = c.b.groupOfDead(d) // under the shared lock, so that others can read the declarations meanwhile
 		}
 		outdated = q != nil && err == nil && q.Outdated(d.Arguments)

@@ -38,7 +38,7 @@ func (r refuge) Find(q *partition.Queue, why deadletter.Outcome, lost bool, h *d
 		r.tell(q, why)
 		return found, false
 	case making:
-		return nil, r.b.makings.need(lostAndFoundIn(q.VHost), ready)
+		return nil, r.b.makings.need(ownQueue(q.VHost, LostAndFound), ready)
 	}
 	return nil, false
 }
@@ -86,12 +86,6 @@ func (r refuge) lostAndFound(q *partition.Queue) (found *partition.Queue, missin
 		return nil, false
 	}
 	return runtimeOf(decl), false
-}
-
-func lostAndFoundIn(vhost message.VHost) topology.QueueDecl {
-	return topology.QueueDecl{VHost: vhost, Name: LostAndFound, Durable: true, Arguments: amqp091.Table{
-		{Key: "x-queue-type", Value: "classic"}, {Key: "x-max-length", Value: LostAndFoundLength}, {Key: "x-max-length-bytes", Value: LostAndFoundBytes},
-	}}
 }
 
 // tell logs that dead letters of a queue lead nowhere, once for each reason.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -202,7 +203,7 @@ func TestWithoutALostAndFoundLettersAreDropped(t *testing.T) {
 
 // A queue of that name which would lose the letters, or shows them to one connection only, is no lost and found.
 func TestAnExclusiveQueueIsNoLostAndFound(t *testing.T) {
-	c := startWith(t, newDisk(), Options{LostAndFound: true})
+	c := startWith(t, newDisk(), Options{LostAndFound: true, LostAndFoundStrict: true, Strict: true}) // elsewhere nobody can declare it so
 	declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: LostAndFound, Exclusive: true}); err != nil {
 		t.Fatal(err)
@@ -210,6 +211,52 @@ func TestAnExclusiveQueueIsNoLostAndFound(t *testing.T) {
 	offer(t, c, "q", "m")
 	kill(t, c, "q")
 	eventually(t, "it is dropped", func() bool { return deaths(c, "q")[deadletter.MissingExchange] == 1 })
+}
+
+// Names of the broker's own queues are reserved: a client makes none that cannot take what the broker puts there. One as the broker makes it may be
+// declared, and one that is there is used as ever. In strict mode there is no such name.
+func TestNamesOfTheBrokersOwnQueuesAreReserved(t *testing.T) {
+	disk := newDisk()
+	c := startWith(t, disk, Options{Strict: true})
+	other := topology.QueueDecl{Name: "bartleby.other", Durable: true}
+	declare(t, c, string(Archive))
+	if _, err := c.DeclareQueue(other); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = startWith(t, disk, Options{})
+	if _, err := c.DeclareQueue(other); err != nil {
+		t.Errorf("what is there is not declared again: %v", err)
+	}
+	if _, err := c.archive(); err == nil || !strings.Contains(err.Error(), "delete it") {
+		t.Errorf("it takes an archive that keeps letters for ever: %v", err)
+	}
+	for _, name := range []message.QueueName{Archive, other.Name} {
+		if _, err := c.DeleteQueue(name, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ttl := amqp091.Table{with("x-queue-type", "classic"), with("x-message-ttl", int32(ArchiveTTL))}
+	for what, d := range map[string]topology.QueueDecl{
+		"another name": other, "without arguments": {Name: Archive, Durable: true}, "transient": {Name: Archive, Arguments: ttl}, "exclusive": {Name: Archive, Exclusive: true, Arguments: ttl},
+		"auto-delete": {Name: Archive, Durable: true, AutoDelete: true, Arguments: ttl}, "another TTL": {Name: Archive, Durable: true, Arguments: amqp091.Table{ttl[0], with("x-message-ttl", int64(1))}},
+		"one argument more": {Name: Archive, Durable: true, Arguments: append(ttl[:2:2], with("x-max-length", int64(0)))}, "of the other": {Name: LostAndFound, Durable: true, Arguments: ttl},
+		"a quorum queue": {Name: Archive, Durable: true, Arguments: amqp091.Table{with("x-queue-type", "quorum"), ttl[1]}},
+	} {
+		_, err := c.DeclareQueue(d)
+		var refused *topology.Error
+		if want := fmt.Sprintf("queue name '%s' contains reserved prefix 'bartleby.*'", d.Name); !errors.As(err, &refused) || refused.Kind != topology.AccessRefused || refused.Text != want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.DeclareQueue(topology.QueueDecl{Name: Archive, Durable: true, Arguments: ttl}); err != nil {
+		t.Errorf("as the broker makes it: %v", err)
+	}
+	if _, err := c.archive(); err != nil {
+		t.Error(err)
+	}
 }
 
 // What dies in the lost and found does not come back there, whatever policies say. Beyond its limit the oldest letters

@@ -352,6 +352,10 @@ func (im *importer) queue(o map[string]any) error {
 		return malformed(err.Error())
 	}
 	_, err = im.b.AsOperator(im.user, v).DeclareQueue(d)
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.AccessRefused && strings.HasPrefix(name, topology.OwnPrefix) {
+		im.warn("queue '%s' in vhost '%s' is left out: the name is reserved, and the broker makes such a queue otherwise", name, v)
+		return nil
+	}
 	if refusal, ok := err.(*topology.Error); ok && refusal.Fault == topology.TooMany && im.starts {
 		im.warn("queue '%s' in vhost '%s' is left out: %s", name, v, refusal.Text)
 		return nil

@@ -328,14 +328,36 @@ func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
 	}
 }
 
-// A queue of the archive's name with other arguments is not used.
+// A queue of the archive's name with other arguments, which a client has declared in strict mode, is not used. It says what to do, and that helps.
 func TestTheArchiveMustBeOurs(t *testing.T) {
-	d := openBureau(t, vfs.NewMem(), nil)
+	fs := vfs.NewMem()
+	strict, err := broker.Open(broker.Options{FS: fs, Dir: "data", Strict: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := strict.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := strict.As("guest", "/").DeclareQueue(topology.QueueDecl{Name: broker.Archive, Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := strict.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 1)
-	d.declare(string(broker.Archive), "classic")
 	j := d.until(d.start(Request{Action: broker.Discard, Queue: "dlq"}).ID, Halted)
-	if !strings.Contains(j.Why, "x-message-ttl") || d.ready("dlq") != 1 {
+	if !strings.Contains(j.Why, "x-message-ttl") || !strings.Contains(j.Why, "delete it") || d.ready("dlq") != 1 {
 		t.Errorf("%+v", j)
+	}
+	if _, err := d.c.DeleteQueue(broker.Archive, false, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
+		t.Fatal(err)
+	}
+	if d.until(j.ID, Done); d.ready("dlq") != 0 {
+		t.Errorf("%d stay", d.ready("dlq"))
 	}
 }
 
