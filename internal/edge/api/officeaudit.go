@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -56,10 +55,10 @@ func (s *server) listAudit(r *request) (any, error) {
 		return nil, err
 	}
 	for i := range list {
-		if vhost := list[i].VHost; !reveal && vhost != "" && !s.b.HasVHost(message.VHost(vhost), 0) {
+		if !reveal && s.Office.Audit().Outlived(&list[i]) {
 			list[i] = list[i].Ended()
 		} else {
-			list[i] = list[i].Behind(s.maskFor(vhost, reveal))
+			list[i] = list[i].Behind(s.maskFor(list[i].VHost, reveal))
 		}
 	}
 	a := auditAnswer{Items: list}

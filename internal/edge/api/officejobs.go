@@ -159,7 +159,7 @@ func (s *server) listJobs(r *request) (any, error) {
 	}
 	seen := map[string]bool{}
 	r.eachVHost(func(v *topology.VHost) { seen[string(v.Name)] = true })
-	all := slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return !seen[j.VHost] && !r.may(monitoring) })
+	all := slices.DeleteFunc(s.Office.Jobs.List(), func(j office.Job) bool { return (j.Outlived || !seen[j.VHost]) && !r.may(monitoring) })
 	if q.Has("limit") || q.Has("cursor") || q.Has("state") {
 		page, err := r.pageOfJobs(all, q, reveal)
 		if err != nil {
@@ -181,7 +181,7 @@ func (s *server) job(r *request) (office.Job, error) {
 		return office.Job{}, badRequest(fmt.Sprintf("'%s' is no id of a job, which is a number", r.params["id"]))
 	}
 	j, ok := s.Office.Jobs.Job(id)
-	if !ok || !r.may(monitoring) && !r.seesVHost(message.VHost(j.VHost)) {
+	if !ok || !r.may(monitoring) && (j.Outlived || !r.seesVHost(message.VHost(j.VHost))) {
 		return j, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("there is no job %d", id)}
 	}
 	return j, nil

@@ -153,7 +153,7 @@ func (r *request) showJob(j *office.Job, reveal bool) shownJob {
 
 // jobBehind is the job behind the mask of its virtual host.
 func (s *server) jobBehind(j *office.Job, reveal bool) office.Job {
-	if !reveal && !s.b.HasVHost(message.VHost(j.VHost), 0) {
+	if !reveal && (j.Outlived || !s.b.HasVHost(message.VHost(j.VHost), 0)) {
 		return j.Ended()
 	}
 	return j.Behind(s.maskFor(j.VHost, reveal))

@@ -4,10 +4,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
@@ -62,15 +65,19 @@ type Audit struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu          sync.Mutex // guards what follows, and is held while an entry is written
-	first, next uint64     // numbers of entries: first ≤ number < next
-	recent      []Entry    // the last few
+	mu          sync.Mutex        // guards what follows, and is held while an entry is written
+	first, next uint64            // numbers of entries: first ≤ number < next
+	recent      []Entry           // the last few
+	ended       map[string]uint64 // the last entry about the end of a virtual host: what is before it is about an earlier one of that name
 }
+
+// vhostEnded is what the audit calls it that a virtual host is deleted.
+const vhostEnded = "vhost.deleted"
 
 // openAudit reads where the audit of a broker is.
 func openAudit(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Audit, error) {
-	a := &Audit{b: b, log: logger, now: now}
-	err := b.RangeRecords(auditKey, func(key, _ []byte) error {
+	a := &Audit{b: b, log: logger, now: now, ended: map[string]uint64{}}
+	err := b.RangeRecords(auditKey, func(key, value []byte) error {
 		n, ok := actNumber(key)
 		if !ok {
 			return nil
@@ -79,6 +86,10 @@ func openAudit(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Au
 			a.first = n
 		}
 		a.next = n + 1
+		var e Entry
+		if err := json.Unmarshal(value, &e); err == nil && e.What == vhostEnded { // List tells of one that cannot be read
+			a.ended[e.VHost] = n
+		}
 		return nil
 	})
 	a.next = max(a.next, 1)
@@ -126,9 +137,34 @@ func (a *Audit) With(act Act, records []mutation.Change) error {
 	if err := a.b.PutRecords(mutation.All(changes), true); err != nil {
 		return err
 	}
+	if e.What == vhostEnded {
+		a.ended[e.VHost] = e.ID
+	}
+	if first != a.first {
+		maps.DeleteFunc(a.ended, func(_ string, n uint64) bool { return n < first })
+	}
 	a.first, a.next = first, max(a.next, e.ID+1)
 	a.remember(e)
 	return nil
+}
+
+// endVHost notes that a virtual host is deleted.
+func (a *Audit) endVHost(name message.VHost) {
+	a.mu.Lock()
+	a.recent = slices.DeleteFunc(a.recent, func(e Entry) bool { return e.VHost == string(name) }) // what is done in the next one is no repetition
+	a.mu.Unlock()
+	a.Record(Act{What: vhostEnded, VHost: string(name), Object: string(name)})
+}
+
+// Outlived says whether an entry is about a virtual host that was deleted, whether or not there is one of that name now.
+func (a *Audit) Outlived(e *Entry) bool {
+	if e.VHost == "" {
+		return false
+	}
+	a.mu.Lock()
+	ended := e.ID <= a.ended[e.VHost]
+	a.mu.Unlock()
+	return ended || !a.b.HasVHost(message.VHost(e.VHost), 0)
 }
 
 // again returns the entry that tells of such an act already. REQUIRES: mu is held.

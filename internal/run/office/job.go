@@ -148,6 +148,7 @@ type Job struct {
 	CanaryUntilMS int64    `json:"canary_until_ms,omitempty"` // the job waits for its canary's letters until then
 	Moved         uint64   `json:"moved"`
 	Outcomes      Outcomes `json:"outcomes"`
+	Outlived      bool     `json:"vhost_deleted,omitempty"` // its virtual host was deleted: one of that name is another
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the

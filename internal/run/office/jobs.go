@@ -88,6 +88,17 @@ func newJobs(f *Office) (*Jobs, error) {
 		m.last = max(m.last, id)
 	}
 	m.forget()
+	m.b.OnVHostEnd(m.endVHost)
+	gone := map[message.VHost]bool{}
+	for _, j := range m.jobs {
+		if name := message.VHost(j.r.VHost); !j.r.Outlived && !m.b.HasVHost(name, 0) { // an earlier release left it
+			gone[name] = true
+		}
+	}
+	for name := range gone {
+		m.endVHost(name)
+		f.audit.endVHost(name)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, j := range m.jobs {
@@ -373,6 +384,27 @@ func (m *Jobs) Resume(id uint64, c *broker.Connection, by Actor) (Job, error) {
 	}
 	m.start(j)
 	return m.show(&j.r), nil
+}
+
+// endVHost ends the jobs of a virtual host that is deleted. They stay to be looked at, and are none of a later virtual host of that name.
+func (m *Jobs) endVHost(name message.VHost) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
+		j := m.jobs[id]
+		if j == nil || j.r.VHost != string(name) || j.r.Outlived {
+			continue
+		}
+		j.r.Outlived = true
+		if j.r.State.over() {
+			_ = m.store(&j.r, false) // an error ends the node; the deletion of the virtual host is written after it, and synced
+			continue
+		}
+		_ = m.set(j, Actor{}, Cancelled, "its virtual host was deleted")
+		if j.wake != nil {
+			j.wake()
+		}
+	}
 }
 
 // start starts the goroutine of a job, unless it has one. REQUIRES: m.mu is held.

@@ -91,6 +91,9 @@ func New(o Options) (_ *Office, err error) {
 	if err == nil {
 		f.Rules, err = newRules(f)
 	}
+	if err == nil {
+		f.b.OnVHostEnd(f.audit.endVHost) // behind all others, who may tell the audit what they end
+	}
 	if err != nil {
 		f.Close()
 		return nil, err

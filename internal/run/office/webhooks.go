@@ -178,6 +178,7 @@ func openWebhooks(f *Office) (*Webhooks, error) {
 	h.mu.Lock()
 	h.publish()
 	h.mu.Unlock()
+	h.b.OnVHostEnd(h.endVHost)
 	h.work.Go(bug.Guarded(h.log, "the webhooks", h.run))
 	return h, nil
 }
@@ -718,6 +719,23 @@ func (h *Webhooks) Put(w Webhook, by Actor) (shown WebhookShown, created bool, e
 func (k *hook) act(by Actor, deed string) Act {
 	detail, _ := json.Marshal(map[string]any{"events": k.Events, "on": k.On})
 	return Act{Actor: by, What: "webhook." + deed, Object: k.Name, VHost: k.VHost, Detail: string(detail)}
+}
+
+// endVHost switches off the webhooks of a virtual host that is deleted: they would be told of a later one of that name.
+func (h *Webhooks) endVHost(name message.VHost) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, was := range h.hooks {
+		if was.VHost != string(name) || !was.On {
+			continue
+		}
+		k := &hook{Webhook: was.Webhook, hookState: was.hookState}
+		k.On, k.kept.LastError, k.kept.LastErrMS = false, fmt.Sprintf("virtual host '%s' was deleted", name), h.now()
+		if h.f.audit.With(k.act(Actor{}, "set"), []mutation.Change{k.change()}) == nil { // an error ends the node
+			h.hooks[k.Name] = k
+		}
+	}
+	h.publish()
 }
 
 // Remove removes a webhook, and what waits for it.

@@ -289,6 +289,75 @@ func TestWebhooksDoNotReachThisMachine(t *testing.T) {
 	}
 }
 
+// What is of a virtual host ends with it: its jobs, also those that wait to begin, and the webhooks that are told of it alone. One that is made again under
+// the name has none of them, also after a restart, and the audit tells what was the other one's.
+func TestWhatIsOfAVirtualHostEndsWithIt(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	l := newListener(t)
+	for _, vhost := range []string{"shop", ""} {
+		if _, _, err := d.hooks.Put(Webhook{Name: "of " + vhost, URL: l.URL, VHost: vhost, Events: []string{"queue.created"}, Secret: hookSecret, On: true}, Actor{Who: "guest"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustHave := func() *broker.Connection {
+		t.Helper()
+		if _, err := d.b.CreateVHost("shop", topology.Metadata{}, nil); err != nil {
+			t.Fatal(err)
+		}
+		c := d.b.AsOperator("op", "shop")
+		if _, err := c.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true}); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := mustHave()
+	d.eventually("both are told", func() bool { return l.count() == 2 })
+	request := Request{Action: broker.Replay, VHost: "shop", Queue: "q", How: How{ScheduleMS: d.f.now() + 3_600_000}, By: Actor{Who: "op"}}
+	plan, err := d.jobs.Dry(t.Context(), c, &request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Token, request.Count = plan.Token, new(plan.Count)
+	job, err := d.jobs.Start(t.Context(), c, &request)
+	if err != nil || job.State != Planned {
+		t.Fatalf("%+v, %v", job, err)
+	}
+	if err := d.b.DeleteVHost("shop"); err != nil {
+		t.Fatal(err)
+	}
+	mustHave()
+	d.eventually("the other is told", func() bool { return d.shown("of ").Delivered == 2 })
+	check := func() {
+		t.Helper()
+		if j := d.job(job.ID); j.State != Cancelled || !j.Outlived || j.Why != "its virtual host was deleted" {
+			t.Errorf("%+v", j)
+		}
+		if w := d.shown("of shop"); w.On || w.Delivered != 1 || w.LastError != "virtual host 'shop' was deleted" {
+			t.Errorf("%+v", w)
+		}
+		vhost := "shop"
+		acts, _, err := d.f.Audit().List(ActQuery{VHost: &vhost})
+		if err != nil || len(acts) < 2 || acts[0].What != vhostEnded {
+			t.Fatalf("%+v, %v", acts, err)
+		}
+		for i := range acts {
+			if !d.f.Audit().Outlived(&acts[i]) {
+				t.Errorf("%+v", acts[i])
+			}
+		}
+	}
+	check()
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	check()
+	d.f.Record(Act{What: "vhost.changed", VHost: "shop"})
+	vhost := "shop"
+	if acts, _, _ := d.f.Audit().List(ActQuery{VHost: &vhost}); d.f.Audit().Outlived(&acts[0]) {
+		t.Errorf("%+v", acts[0])
+	}
+}
+
 // Wrong webhooks are refused.
 func TestWrongWebhooks(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
