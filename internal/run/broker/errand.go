@@ -200,14 +200,8 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 	if err != nil {
 		return r, err
 	}
-	if e.Action != Discard {
-		to := e.To
-		if e.Action == Park {
-			to = Destination{Queue: e.To.Queue}
-		}
-		if err := c.mayReplay(&to, decl, e.Action); err != nil {
-			return r, err
-		}
+	if err := c.mayDo(e, decl); err != nil {
+		return r, err
 	}
 	q := runtimeOf(decl)
 	archive, err := c.archiveFor(e)
