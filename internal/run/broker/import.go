@@ -45,17 +45,20 @@ func (c *Connection) Importer(name message.QueueName, anyUser bool) (*Importer, 
 	return &Importer{c, to, anyUser}, nil
 }
 
-// Put puts messages into the queue, in order, and returns when they are durable. Each that is refused says why. A message with a
-// history comes into a quorum queue by the archive, as a move: a crash on this way leaves it in the archive, as a draft that nobody
-// takes for a letter. After an error the fate of the messages is unknown.
+// Put puts messages into the queue, in order, and returns when they are durable. Each that is refused says why. Where a message was first published is
+// the client's word, also if it has not died yet: its history says so. Messages come into a quorum queue by the archive, as a move: a crash on this way leaves
+// them in the archive, as drafts that nobody takes for letters. After an error the fate of the messages is unknown.
 func (i *Importer) Put(ctx context.Context, list []Import) error {
 	c, q := i.c, runtimeOf(i.to)
-	var plain, deposits []int
-	var ops []partition.Op
+	var deposits []int
 	var letters []partition.Deposit
+	none := deadletter.History{Profile: i.to.Profile, Marks: deadletter.Marks{Imported: true}}
 	for n := range list {
 		m := &list[n]
 		p := Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Sections: m.Sections, Body: [][]byte{m.Body}, Size: len(m.Body)}
+		if m.History == nil {
+			m.History = none.Append(nil)
+		}
 		rec, err := c.recordOf(&p, m.BCC, func([]byte) bool { return i.any })
 		if err == nil {
 			err = fits(rec, m.History)
@@ -66,28 +69,12 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 			m.Why = refused.Text
 			continue
 		case err != nil:
-			return errors.Join(err, c.release(ops, letters))
+			return errors.Join(err, c.release(letters))
 		}
 		body, b := c.b.bodies.Alloc(len(rec))
 		copy(b, rec)
-		if m.History == nil {
-			plain = append(plain, n)
-			ops = append(ops, partition.Op{Kind: partition.Publish, Targets: []*partition.Queue{q}, Body: body, TTL: p.ttl, Priority: p.Priority()})
-		} else {
-			deposits = append(deposits, n)
-			letters = append(letters, partition.Deposit{Body: body, History: m.History})
-		}
-	}
-	full := fmt.Sprintf("queue '%s' is full", i.to.Name)
-	if len(ops) > 0 {
-		if err := c.Enter(ops); err != nil {
-			return errors.Join(err, c.release(nil, letters))
-		}
-		for k, n := range plain {
-			if ops[k].Refused {
-				list[n].Why = full
-			}
-		}
+		deposits = append(deposits, n)
+		letters = append(letters, partition.Deposit{Body: body, History: m.History})
 	}
 	if len(letters) == 0 {
 		return nil
@@ -101,17 +88,14 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 	}
 	for k, n := range deposits {
 		if !letters[k].Taken {
-			list[n].Why = full
+			list[n].Why = fmt.Sprintf("queue '%s' is full", i.to.Name)
 		}
 	}
 	return nil
 }
 
 // release gives back what was not put anywhere.
-func (c *Connection) release(ops []partition.Op, letters []partition.Deposit) error {
-	for i := range ops {
-		c.b.bodies.Release(ops[i].Body)
-	}
+func (c *Connection) release(letters []partition.Deposit) error {
 	for i := range letters {
 		c.b.bodies.Release(letters[i].Body)
 	}
@@ -127,7 +111,7 @@ func (i *Importer) throughArchive(ctx context.Context, letters []partition.Depos
 	c, q := i.c, runtimeOf(i.to)
 	archive, err := c.archive()
 	if err != nil {
-		return errors.Join(err, c.release(nil, letters))
+		return errors.Join(err, c.release(letters))
 	}
 	histories := make([][]byte, len(letters))
 	for k := range letters {

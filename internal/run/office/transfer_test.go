@@ -106,10 +106,9 @@ func TestAnExportIsImportedEqual(t *testing.T) {
 				if sent != 0 {
 					want[i].History = unsent(want[i].History)
 				}
-				if h, err := deadletter.Parse(want[i].History); err == nil {
-					h.Imported = true
-					want[i].History = h.Append(nil)
-				}
+				h, _ := deadletter.Parse(want[i].History) // one that has not died has none
+				h.Imported = true
+				want[i].History = h.Append(nil)
 				if fmt.Sprint(got[i]) != fmt.Sprint(want[i]) {
 					t.Errorf("%s to %s: letter %d\n got %.500q\nwant %.500q", from, to, i, fmt.Sprint(got[i]), fmt.Sprint(want[i]))
 				}

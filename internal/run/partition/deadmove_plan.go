@@ -205,10 +205,12 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if note != nil && (!d.Noted || d.Reason.Counted() == deadletter.Expired) {
 		note = nil // of an attempt that a restart has undone
 	}
-	first := d.History == 0 || h.Note != nil && h.Fresh()
+	first := d.History == 0 || h.Fresh() && (h.Note != nil || h.Imported)
 	if trusts && first {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
+			imported := h.Imported
 			h, h.Imported = deadletter.Carried(props.Headers) // DL-7.10
+			h.Imported = h.Imported || imported
 		}
 	}
 	if note != nil && note.HasKey {
