@@ -136,7 +136,7 @@ export interface DryRun {
 export interface Job {
   id: string; action: string; vhost: string; queues: string[]; filter?: Record<string, string[]>; ids?: number; canary_until_ms?: number; options?: Record<string, unknown>; state: string; why?: string; by: string;
   reason: string; rule?: string; made_ms: number; began_ms?: number; ended_ms?: number; planned: number; examined: number; moved: number; unroutable: number; refused: number;
-  no_origin: number; too_often: number; gone: number;
+  no_origin: number; too_often: number; gone: number; counts_hidden?: boolean;
   outcomes?: { waiting: number; acknowledged: number; died_again: number; expired: number; dropped: number; removed: number };
 }
 
@@ -158,7 +158,7 @@ export type RuleAction = "retry" | "send" | "discard" | "hold" | "webhook";
 export interface Rule {
   name: string; on: boolean; queues: string; match?: Filter; action: RuleAction; after_ms?: number; factor?: number; max_ms?: number; jitter_percent?: number;
   max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; parked?: boolean; webhook?: string; last?: boolean;
-  state?: "on" | "off" | "stopped"; why?: string; by?: string; acted?: number; waiting?: number; last_ms?: number; job?: number;
+  state?: "on" | "off" | "stopped"; why?: string; by?: string; acted?: number; waiting?: number; last_ms?: number; counts_hidden?: boolean; job?: number;
 }
 export interface Rules { rules: Rule[]; threshold?: number; }
 export interface RuleTry {

@@ -25,7 +25,7 @@ const columns: Column<Job>[] = [
   { key: "state", title: "State", by: (j) => j.state, cell: (j) => stateTag(j.canary_until_ms ? "canary" : j.state) },
   {
     key: "progress", title: "Progress",
-    cell: (j) => j.rule ? <span class="small">{count(j.moved)} so far</span> : <div class="progress">
+    cell: (j) => j.rule ? <span class="small">{j.counts_hidden ? "not shown" : `${count(j.moved)} so far`}</span> : <div class="progress">
       <Bar label={`Progress of job ${j.id}`} part={part(j)} /><span class="small">{count(handled(j))} of {count(j.planned)}</span>
     </div>,
   },

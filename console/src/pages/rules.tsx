@@ -74,7 +74,7 @@ export function RulesPage(props: { vhost?: string }) {
         <h2><span class="name">{r.name}</span> {!r.on ? <Tag>off</Tag> : r.state === "stopped" ? <Tag kind="bad">stopped</Tag> : <Tag kind="good">on</Tag>}</h2>
         <p>Letters in {r.queues ? <>queues like <code class="name">{r.queues}</code></> : "all queues"}{condition(r) && <>: <span class="name">{condition(r)}</span></>} <span aria-hidden="true">→</span> <b class="name">{deed(r)}</b>{r.action === "webhook" && r.last === false && <>; the next rules are asked too</>}</p>
         {r.on && r.state === "stopped" && r.why && <p class="small edit-warn name">It has stopped: {r.why}. Mend that, then turn it off and on: it goes on with your rights.</p>}
-        <p class="muted small">{r.by && <>Set by <b class="name">{r.by}</b>. </>}{r.acted ? <>It acted on {plural(r.acted, "letter")}{r.last_ms ? <>, last <When at={r.last_ms} /></> : null}</> : "It has not acted yet"}{r.waiting ? <>; {plural(r.waiting, "letter waits", "letters wait")} to be due</> : null}{r.job ? <>. <a href={to(["jobs", String(r.job)])}>What became of them</a></> : "."}</p>
+        <p class="muted small">{r.by && <>Set by <b class="name">{r.by}</b>. </>}{r.counts_hidden ? "What it does is shown to those who may read all queues that it is for" : r.acted ? <>It acted on {plural(r.acted, "letter")}{r.last_ms ? <>, last <When at={r.last_ms} /></> : null}</> : "It has not acted yet"}{r.waiting ? <>; {plural(r.waiting, "letter waits", "letters wait")} to be due</> : null}{r.job ? <>. <a href={to(["jobs", String(r.job)])}>What became of them</a></> : "."}</p>
       </div>
       {allowed && <div class="deeds row">
         {rules.length > 1 && <>
