@@ -18,6 +18,7 @@ test("the inbox tells causes apart, and is worked by keyboard", async () => {
   await page.locator("body").press("?");
   await dialog().getByText("select the row").waitFor();
   await page.keyboard.press("Escape");
+  await dialog().waitFor({ state: "hidden" }); // until then the keys are the dialog's
   await page.locator("body").press("/");
   await page.keyboard.type("NullPointer");
   await page.keyboard.press("Escape");

@@ -148,12 +148,29 @@ test("a connection is closed with a reason", async () => {
   assert.match(String(await closed), /maintenance at noon/);
 });
 
+test("the end of an action does not take a user back who has gone elsewhere", async () => {
+  await node.api("PUT", "queues/%2F/leaving", { durable: true, arguments: {} });
+  await visit(page, "#/queues/%2F/leaving");
+  let answer;
+  const held = new Promise((f) => { answer = f; });
+  await page.route("**/api/queues/%2F/leaving*", async (r) => { if (r.request().method() === "DELETE") await held; await r.continue(); });
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await dialog().getByRole("button", { name: "Delete if empty" }).click();
+  await visit(page, "#/exchanges");
+  answer();
+  await page.getByText("The queue leaving is deleted.").waitFor();
+  assert.match(page.url(), /#\/exchanges$/);
+  await page.unroute("**/api/queues/%2F/leaving*");
+  assert.deepEqual(page.faults, []);
+});
+
 test("the list of queues works by keyboard alone", async () => {
   await visit(page, "#/queues");
   await page.getByText(/^(\d+ of )?\d+ queues$/).waitFor(); // the keys are the list's, once it is there
   await page.locator("body").press("/");
-  await page.keyboard.type("orders");
+  await page.keyboard.type("order");
   await page.getByText(/^2 of \d+ queues$/).waitFor();
+  await page.keyboard.type("s"); // the list is asked for anew, and shown a moment later: no key is lost meanwhile
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
   await page.keyboard.press("j");

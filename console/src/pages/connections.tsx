@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { p, send } from "../api";
 import { bytes, count, rate } from "../format";
-import { go, to } from "../router";
+import { to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Channel, Connection } from "../types";
 import { rateOf } from "../ui/chart";
@@ -61,7 +61,11 @@ export function ConnectionPage(props: { name: string }) {
       <Card title="What the client says of itself"><Arguments of={c.client_properties} /></Card>
     </div>
     <div><h2 style={{ marginBottom: "8px" }}>Channels</h2><ChannelList of={channels.data} /></div>
-    {closing && <Dialog small title="Close the connection" danger label="Close connection" close={() => setClosing(false)} action={async () => { await send("DELETE", path, undefined, why ? { "X-Reason": why.replace(/[^\x20-\x7e]/g, "?") } : undefined); say("The connection is closed."); setClosing(false); go("#/connections"); }}>
+    {closing && <Dialog small title="Close the connection" danger label="Close connection" close={() => setClosing(false)} action={async (go) => {
+      await send("DELETE", path, undefined, why ? { "X-Reason": why.replace(/[^\x20-\x7e]/g, "?") } : undefined);
+      say("The connection is closed.");
+      setClosing(false); go("#/connections");
+    }}>
       <p>Its {count(c.channels)} channels and their consumers end, and what they have not acknowledged goes back to its queues. Most clients connect again at once.</p>
       <Text label="Reason" value={why} set={setWhy} help="The client and the log get it. Letters without accents only." autofocus />
     </Dialog>}

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { p, query, raw, send, words } from "../api";
 import { bytes, count } from "../format";
-import { go, to } from "../router";
+import { to } from "../router";
 import { useApp } from "../state";
 import type { Args, Change, DryRun, Job, Letter, LetterEdit } from "../types";
 import { Dialog } from "../ui/dialog";
@@ -90,7 +90,7 @@ function Form(props: { letter: Letter; revealed: boolean; close(): void }) {
   const field = (k: string) => <Text key={k} label={k[0]!.toUpperCase() + k.slice(1).replaceAll("_", " ")} help={helps[k]} value={properties[k]!} set={(v) => setProperties({ ...properties, [k]: v })} />;
   const nowhere = plan && plan.count === 0;
   return <Dialog title="Edit the letter" close={props.close} busyLabel="Beginning…" label={then === "replay" ? "Edit and replay 1 letter" : "Edit 1 letter"} disabled={!plan || plan.count === 0}
-    action={async () => {
+    action={async (go) => {
       if (why.trim() === "") { setMissing(true); throw new Error("Say why: the reason stands in the audit log with your name."); }
       const job = await send<Job>("POST", "office/jobs" + query({ reveal: props.revealed }), { ...request, reason: why.trim(), token: plan!.token, count: plan!.count });
       say("The letter is edited."); props.close(); go(to(["jobs", String(job.id)]));

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { p, query, send } from "../api";
 import { count, rate } from "../format";
-import { go, to } from "../router";
+import { to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Exchange, Overview } from "../types";
 import { Chart, flow, rateOf, spanQuery } from "../ui/chart";
@@ -45,7 +45,7 @@ function Add(props: { close(): void; done(): void }) {
   const [durable, setDurable] = useState(true), [autoDelete, setAutoDelete] = useState(false), [internal, setInternal] = useState(false), [alternate, setAlternate] = useState(""), [more, setMore] = useState("");
   const overview = usePoll<Overview>("overview", 0);
   const types = overview.data?.exchange_types.map((t) => t.name) ?? ["direct", "fanout", "topic", "headers"];
-  return <Dialog title="Add an exchange" label="Add exchange" close={props.close} action={async () => {
+  return <Dialog title="Add an exchange" label="Add exchange" close={props.close} action={async (go) => {
     if (name === "") throw new Error("The exchange needs a name.");
     await send("PUT", p`exchanges/${vhost}/${name}`, { type, durable, auto_delete: autoDelete, internal, arguments: { ...(alternate ? { "alternate-exchange": alternate } : {}), ...table(more, "Other arguments") } });
     say(`The exchange ${name} is there.`); props.close(); props.done(); go(to(["exchanges", vhost, name]));
@@ -81,7 +81,11 @@ export function ExchangePage(props: { vhost: string; name: string }) {
     <Bindings path={path + "/bindings/source"} title="Bound to it: where its messages go" side="to" vhost={vhost} add={name === "" ? undefined : { source: name }} />
     <Bindings path={path + "/bindings/destination"} title="It is bound to: where its messages come from" side="from" vhost={vhost} add={name === "" ? undefined : { destination: name, kind: "exchange" }} />
     {!x.internal && <Fold title="Publish a message"><Publish vhost={vhost} exchange={name} done={reload} /></Fold>}
-    {deleting && <Dialog small title="Delete the exchange" danger label="Delete exchange" close={() => setDeleting(false)} action={async () => { await send("DELETE", path + query({ "if-unused": unused })); say(`The exchange ${name} is deleted.`); setDeleting(false); go("#/exchanges"); }}>
+    {deleting && <Dialog small title="Delete the exchange" danger label="Delete exchange" close={() => setDeleting(false)} action={async (go) => {
+      await send("DELETE", path + query({ "if-unused": unused }));
+      say(`The exchange ${name} is deleted.`);
+      setDeleting(false); go("#/exchanges");
+    }}>
       <p>Clients that publish to <b class="name">{name}</b> get an error. Queues that name it as their dead-letter exchange drop what dies. Its bindings go with it.</p>
       <Check label="Only if nothing is bound to it" value={unused} set={setUnused} />
     </Dialog>}

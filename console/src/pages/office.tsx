@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { p, raw, Refusal, send, words } from "../api";
 import { count, plural, span } from "../format";
-import { go, to } from "../router";
+import { to } from "../router";
 import { may, useApp, usePoll } from "../state";
 import type { DryRun, Filter, Group, Job, JobRequest, Letters, Queue, Row } from "../types";
 import { Dialog } from "../ui/dialog";
@@ -163,7 +163,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
   const total = plans?.reduce((n, p) => n + p.count, 0);
   const unroutable = plans?.flatMap((p) => p.unroutable ?? []) ?? [], routes = plans?.flatMap((p) => p.routes ?? []) ?? [];
   const noOrigin = plans?.reduce((n, p) => n + p.no_origin, 0) ?? 0, tooOften = plans?.reduce((n, p) => n + p.too_often, 0) ?? 0;
-  const begin = async () => {
+  const begin = async (go: (hash: string) => void) => {
     if (why.trim() === "") { setMissing(true); throw new Error("Say why: the reason stands in the audit log with your name."); }
     if (!plans) throw new Error("The letters are still being counted.");
     const jobs: Job[] = [];

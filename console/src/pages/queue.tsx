@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { p, query, send } from "../api";
 import { bytes, count, plural, rate, reason } from "../format";
-import { go, setParams, to, useRoute } from "../router";
+import { setParams, to, useRoute } from "../router";
 import { may, useApp, usePoll, useTitle } from "../state";
 import type { Message, Queue, Stats } from "../types";
 import { Body } from "../ui/body";
@@ -129,7 +129,11 @@ function Purge(props: { q: Queue; path: string; close(): void; done(): void }) {
 function Delete(props: { q: Queue; path: string; close(): void }) {
   const { q } = props;
   const [unused, setUnused] = useState(false), [empty, setEmpty] = useState(true);
-  return <Dialog small title="Delete the queue" danger label={empty ? "Delete if empty" : `Delete with ${plural(q.messages ?? 0, "message")}`} close={props.close} action={async () => { await send("DELETE", props.path + query({ "if-empty": empty, "if-unused": unused })); say(`The queue ${q.name} is deleted.`); props.close(); go("#/queues"); }}>
+  return <Dialog small title="Delete the queue" danger label={empty ? "Delete if empty" : `Delete with ${plural(q.messages ?? 0, "message")}`} close={props.close} action={async (go) => {
+    await send("DELETE", props.path + query({ "if-empty": empty, "if-unused": unused }));
+    say(`The queue ${q.name} is deleted.`);
+    props.close(); go("#/queues");
+  }}>
     <p><b class="name">{q.name}</b> has <b>{plural(q.messages ?? 0, "message")}</b> and <b>{plural(q.consumers ?? 0, "consumer")}</b>. Its bindings go with it.</p>
     <Check label="Only if it has no messages" value={empty} set={setEmpty} /><Check label="Only if it has no consumers" value={unused} set={setUnused} />
   </Dialog>;

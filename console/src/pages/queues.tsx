@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { p, send } from "../api";
 import { bytes, count, rate } from "../format";
-import { go, to } from "../router";
+import { to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Exchange, Queue } from "../types";
 import { rateOf } from "../ui/chart";
@@ -63,7 +63,7 @@ export function AddQueue(props: { close(): void; done(): void }) {
   const exchanges = usePoll<Exchange[]>(p`exchanges/${vhost}` + "?columns=name", 0);
   const dlx = values["x-dead-letter-exchange"];
   const unknown = dlx && dlx !== defaultExchange && exchanges.data && !exchanges.data.some((x) => x.name === dlx);
-  return <Dialog title="Add a queue" label="Add queue" close={props.close} action={async () => {
+  return <Dialog title="Add a queue" label="Add queue" close={props.close} action={async (go) => {
     if (name === "") { setMissing(true); throw new Error("The queue needs a name."); }
     const made = build(values, more, "argument", type);
     await send("PUT", p`queues/${vhost}/${name}`, { durable: type === "quorum" || durable, auto_delete: autoDelete, arguments: { ...(type === "classic" ? {} : { "x-queue-type": type }), ...made } });

@@ -1,25 +1,35 @@
 // Dialogs are the browser's own: they keep the focus inside, and escape closes them.
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { words } from "../api";
+import { go } from "../router";
 import { Note } from "./parts";
+
+/** An action may lead to another page when it is done: its go does so if the user has not gone elsewhere meanwhile. */
+export type Action = (go: (hash: string) => void) => Promise<void> | void;
 
 export interface DialogProps {
   title: string; children?: ComponentChildren; close(): void; small?: boolean;
   /** the action, its text and whether it destroys; without one the dialog only shows. */
-  action?: () => Promise<void> | void; label?: string; danger?: boolean; disabled?: boolean; busyLabel?: string;
+  action?: Action; label?: string; danger?: boolean; disabled?: boolean; busyLabel?: string;
 }
 
 export function Dialog(props: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState("");
-  useEffect(() => { const d = ref.current; if (d && !d.open) d.showModal(); return () => d?.close(); }, []);
+  // At once: a key that is pressed before it is open would be for the page behind.
+  const here = useRef(true);
+  useLayoutEffect(() => {
+    const d = ref.current;
+    if (d && !d.open) d.showModal();
+    return () => { here.current = false; d?.close(); };
+  }, []);
   const submit = async (e: Event) => {
     e.preventDefault();
     if (!props.action || busy || props.disabled) return;
     setBusy(true); setError("");
-    try { await props.action(); } catch (e) { setError(words(e)); }
+    try { await props.action((hash) => { if (here.current) go(hash); }); } catch (e) { setError(words(e)); }
     setBusy(false);
   };
   return <dialog ref={ref} class={props.small ? "small-dialog" : ""} aria-labelledby="dialog-title" onCancel={(e) => { e.preventDefault(); props.close(); }}>
@@ -34,9 +44,11 @@ export function Dialog(props: DialogProps) {
   </dialog>;
 }
 
+interface Question { title: string; text: ComponentChildren; label: string; danger?: boolean; action: Action; }
+
 /** useConfirm asks before something is done. */
-export function useConfirm(): [ComponentChildren, (q: { title: string; text: ComponentChildren; label: string; danger?: boolean; action: () => Promise<void> }) => void] {
-  const [q, set] = useState<{ title: string; text: ComponentChildren; label: string; danger?: boolean; action: () => Promise<void> } | null>(null);
-  const node = q && <Dialog small title={q.title} label={q.label} danger={q.danger} close={() => set(null)} action={async () => { await q.action(); set(null); }}>{q.text}</Dialog>;
+export function useConfirm(): [ComponentChildren, (q: Question) => void] {
+  const [q, set] = useState<Question | null>(null);
+  const node = q && <Dialog small title={q.title} label={q.label} danger={q.danger} close={() => set(null)} action={async (go) => { await q.action(go); set(null); }}>{q.text}</Dialog>;
   return [node, set];
 }

@@ -32,7 +32,7 @@ const pageSize = 100;
 /** useServerList is a list that the server pages, sorts and filters. */
 export function useServerList<T>(path: string | null, o: { order: Order; name: string; regex: boolean; columns?: string; extra?: Record<string, string> }, every = 5000): Source<T> {
   const pages = useRef(new Map<number, T[]>());
-  const [state, set] = useState<{ total: number; all: number; error?: Refusal; loading: boolean }>({ total: 0, all: 0, loading: true });
+  const [state, set] = useState<{ of?: string | null; total: number; all: number; error?: Refusal; loading: boolean }>({ total: 0, all: 0, loading: true });
   const range = useRef([0, 0]);
   const base = path === null ? null : path + "\0" + query({ page_size: pageSize, sort: o.order.sort, sort_reverse: o.order.sort && o.order.desc, name: o.name, use_regex: o.regex && o.name !== "", columns: o.columns, ...o.extra }).slice(1);
   const again = useRef<() => void>(() => {}), more = useRef<() => void>(() => {}), first = useRef(true);
@@ -42,7 +42,7 @@ export function useServerList<T>(path: string | null, o: { order: Order; name: s
     const mine = new AbortController();
     pages.current = new Map();
     range.current = [0, 0];
-    set({ total: 0, all: 0, loading: true });
+    set({ of: base, total: 0, all: 0, loading: true });
     const [at, search] = base.split("\0");
     const ask = async (refresh: boolean) => {
       if (busy) { wanted = true; return; }
@@ -57,7 +57,7 @@ export function useServerList<T>(path: string | null, o: { order: Order; name: s
           if (ended) return;
           if (refresh && page === Math.floor(from / pageSize) + 1) pages.current = new Map([...pages.current].filter(([n]) => n >= page - 1 && n <= page + 2));
           pages.current.set(page, answer.items);
-          set({ total: answer.filtered_count, all: answer.total_count, loading: false });
+          set({ of: base, total: answer.filtered_count, all: answer.total_count, loading: false });
         }
       } catch (e) {
         if (ended) return;
@@ -81,7 +81,9 @@ export function useServerList<T>(path: string | null, o: { order: Order; name: s
     range.current = [from, to];
     for (let page = Math.floor(from / pageSize) + 1; page <= Math.floor(Math.max(from, to - 1) / pageSize) + 1; page++) if (!pages.current.has(page)) { more.current(); return; }
   }, []);
-  return { ...state, at: (i) => pages.current.get(Math.floor(i / pageSize) + 1)?.[i % pageSize], need, reload: useCallback(() => again.current(), []) };
+  // Between a new filter and the effect above the rows are still those of the old one.
+  const now = state.of === base ? state : { total: 0, all: 0, loading: true };
+  return { ...now, at: (i) => pages.current.get(Math.floor(i / pageSize) + 1)?.[i % pageSize], need, reload: useCallback(() => again.current(), []) };
 }
 
 const collator = new Intl.Collator("en", { numeric: true });
@@ -144,12 +146,13 @@ export function Table<T>(props: TableProps<T>) {
   const columns = props.columns.filter((c) => !hidden.has(c.key));
   // What is typed. The address of the page, which has the filter too, follows a moment later, and must not take letters back.
   const [typed, setTyped] = useState(list.name), sent = useRef<string[]>([]);
-  useEffect(() => {
+  useLayoutEffect(() => { // before the next key, which would be added to what the field has by then
     const mine = sent.current.indexOf(list.name);
     sent.current.splice(0, mine + 1);
     if (mine < 0) { sent.current = []; setTyped(list.name); }
   }, [list.name]);
-  const type = (text: string) => { sent.current.push(text); setTyped(text); list.setName(text); };
+  const early = useRef<string[]>([]); // keys that came while the list was asked for
+  const type = (text: string) => { early.current = []; setCursor(-1); sent.current.push(text); setTyped(text); list.setName(text); };
   useLayoutEffect(() => {
     const look = () => {
       const el = body.current;
@@ -166,35 +169,50 @@ export function Table<T>(props: TableProps<T>) {
   const from = Math.min(seen[0], Math.max(0, source.total - 1)), to = Math.min(seen[1], source.total);
   useEffect(() => { if (to > from) source.need(from, to); }, [from, to, source.total]);
 
+  const picked = useRef(props.picked); // now, as the cursor
+  picked.current = props.picked;
   const pick = (row: T) => {
-    if (!props.picked || !props.setPicked) return;
-    const m = new Map(props.picked), key = props.rowKey(row);
+    if (!picked.current || !props.setPicked) return;
+    const m = new Map(picked.current), key = props.rowKey(row);
     if (!m.delete(key)) m.set(key, row);
+    picked.current = m;
     props.setPicked(m);
+  };
+  /** press does what a key does to the rows; it says whether it did anything. */
+  const press = (key: string): boolean => {
+    const move = (to: number) => {
+      const i = Math.max(0, Math.min(source.total - 1, to));
+      setCursor(i);
+      const top = (body.current?.getBoundingClientRect().top ?? 0) + i * rowHeight;
+      if (top < 96) window.scrollBy(0, top - 96); else if (top > window.innerHeight - 96) window.scrollBy(0, top - window.innerHeight + 96);
+    };
+    const cursor = at.current, row = cursor >= 0 ? source.at(cursor) : undefined;
+    if (key === "j" || key === "ArrowDown" && cursor >= 0) move(cursor + 1);
+    else if (key === "k" || key === "ArrowUp" && cursor >= 0) move(cursor - 1);
+    else if (key === "x" && row) pick(row);
+    else if (key === "Enter" && row) { if (props.open) props.open(row); else if (props.href) location.hash = props.href(row); }
+    else return false;
+    return true;
   };
   useLayoutEffect(() => {
     const key = (e: KeyboardEvent) => {
       const t = e.target as HTMLElement;
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
-      if (/^(INPUT|SELECT|TEXTAREA)$/.test(t.tagName) && !(t instanceof HTMLInputElement && t.type === "checkbox")) { if (e.key === "Escape") { e.preventDefault(); t.blur(); } return; }
-      const move = (to: number) => {
-        const i = Math.max(0, Math.min(source.total - 1, to));
-        e.preventDefault();
-        setCursor(i);
-        const top = (body.current?.getBoundingClientRect().top ?? 0) + i * rowHeight;
-        if (top < 96) window.scrollBy(0, top - 96); else if (top > window.innerHeight - 96) window.scrollBy(0, top - window.innerHeight + 96);
-      };
-      const cursor = at.current, row = cursor >= 0 ? source.at(cursor) : undefined;
-      if (e.key === "j" || e.key === "ArrowDown" && cursor >= 0) move(cursor + 1);
-      else if (e.key === "k" || e.key === "ArrowUp" && cursor >= 0) move(cursor - 1);
-      else if (e.key === "/" && filter.current) { e.preventDefault(); filter.current.focus(); filter.current.select(); }
-      else if (e.key === "x" && row) { e.preventDefault(); pick(row); }
+      if (/^(INPUT|SELECT|TEXTAREA)$/.test(t.tagName) && !(t instanceof HTMLInputElement && t.type === "checkbox")) {
+        if (e.key === "Escape") { e.preventDefault(); t.blur(); }
+        return;
+      }
+      if (e.key === "/" && filter.current) { e.preventDefault(); filter.current.focus(); filter.current.select(); }
       else if (e.key === "?" && props.help) { e.preventDefault(); props.help(); }
-      else if (e.key === "Enter" && row && (t === document.body || t.tagName === "TR")) { e.preventDefault(); if (props.open) props.open(row); else if (props.href) location.hash = props.href(row); }
+      else if (e.key === "Enter" && t !== document.body && t.tagName !== "TR") return;
+      else if (!source.loading) { if (press(e.key)) e.preventDefault(); }
+      // A list is asked for anew with each letter of its filter: what is pressed meanwhile is for the rows that come.
+      else if (/^(j|k|x|Enter|ArrowDown|ArrowUp)$/.test(e.key) && early.current.length < 100) { e.preventDefault(); early.current.push(e.key); }
     };
     document.addEventListener("keydown", key);
     return () => document.removeEventListener("keydown", key);
   });
+  useLayoutEffect(() => { if (!source.loading) for (const key of early.current.splice(0)) press(key); });
 
   const sorted = (c: Column<T>) => list.order.sort === (c.sort ?? c.key);
   const sortBy = (c: Column<T>) => list.setOrder(sorted(c) ? list.order.desc === !!c.num ? { sort: c.sort ?? c.key, desc: !c.num } : { desc: false } : { sort: c.sort ?? c.key, desc: !!c.num });

@@ -1,5 +1,5 @@
 // Masks: what of letters is hidden from who lacks the tag reveal.
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { p, send, words } from "../../api";
 import { plural } from "../../format";
 import { pattern } from "../../regexp";
@@ -31,7 +31,7 @@ function Form(props: { now: Masks; vhost: string; path: string; done(): void }) 
   const text = (list: string[] | undefined) => (list ?? []).join("\n");
   const [headers, setHeaders] = useState(text(props.now.headers)), [paths, setPaths] = useState(text(props.now.paths)), [patterns, setPatterns] = useState(text(props.now.patterns)), [error, setError] = useState(""), [busy, setBusy] = useState(false);
   const now = JSON.stringify(props.now);
-  useEffect(() => { setHeaders(text(props.now.headers)); setPaths(text(props.now.paths)); setPatterns(text(props.now.patterns)); }, [now]);
+  useLayoutEffect(() => { setHeaders(text(props.now.headers)); setPaths(text(props.now.paths)); setPatterns(text(props.now.patterns)); }, [now]);
   const made: Masks = { headers: linesOf(headers), paths: linesOf(paths), patterns: linesOf(patterns) };
   const badPath = made.paths.find((x) => !/^\$(\.\.?[^.[\]]+|\[[^\]]+\])+$/.test(x));
   let badPattern: string | undefined;

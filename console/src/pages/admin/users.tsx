@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { p, send } from "../../api";
 import { count, plural } from "../../format";
-import { go, to } from "../../router";
+import { to } from "../../router";
 import { useApp, usePoll, useTitle } from "../../state";
 import type { Permission, TopicPermission, User } from "../../types";
 import { Dialog, useConfirm } from "../../ui/dialog";
@@ -30,20 +30,20 @@ export function UsersPage() {
   return <>
     <PageHead title="Users" lead="Who may log in, by AMQP and here."><button class="primary" onClick={() => setAdding(true)}>Add a user</button></PageHead>
     <Table label="Users" what="users" server source={source} list={list} columns={columns} rowKey={(u) => u.name} href={(u) => to(["users", u.name])} empty={<Empty title="There are no users" />} />
-    {adding && <Edit close={() => setAdding(false)} done={(name) => { source.reload(); go(to(["users", name])); }} />}
+    {adding && <Edit close={() => setAdding(false)} done={(name, go) => { source.reload(); go(to(["users", name])); }} />}
   </>;
 }
 
-function Edit(props: { user?: User; close(): void; done(name: string): void }) {
+function Edit(props: { user?: User; close(): void; done(name: string, go: (hash: string) => void): void }) {
   const { user } = props;
   const [name, setName] = useState(user?.name ?? ""), [password, setPassword] = useState(""), [again, setAgain] = useState(""), [tags, setTags] = useState(user?.tags ?? []), [other, setOther] = useState((user?.tags ?? []).filter((t) => !roles.some(([r]) => r === t)).join(", "));
-  return <Dialog title={user ? `Change ${user.name}` : "Add a user"} label={user ? "Save" : "Add user"} close={props.close} action={async () => {
+  return <Dialog title={user ? `Change ${user.name}` : "Add a user"} label={user ? "Save" : "Add user"} close={props.close} action={async (go) => {
     if (name === "") throw new Error("The user needs a name.");
     if (password !== again) throw new Error("The two passwords are not the same.");
     if (!user && password === "") throw new Error("Enter a password.");
     const all = [...tags.filter((t) => roles.some(([r]) => r === t)), ...other.split(",").map((t) => t.trim()).filter(Boolean)];
     await send("PUT", p`users/${name}`, { tags: all.join(","), ...(password ? { password } : { password_hash: user!.password_hash }) });
-    say(`The user ${name} is ${user ? "changed" : "there"}.`); props.close(); props.done(name);
+    say(`The user ${name} is ${user ? "changed" : "there"}.`); props.close(); props.done(name, go);
   }}>
     <div class="fields">
       {!user && <Text label="Name" value={name} set={setName} autofocus required />}
@@ -69,7 +69,7 @@ export function UserPage(props: { name: string }) {
   return <div class="stack">
     <PageHead title={title} lead={self ? "This is you." : undefined}>
       <button onClick={() => setEditing(true)}>Change password or tags</button><button onClick={() => setLimiting(true)}>Limits</button>
-      <button class="danger" disabled={self} onClick={() => ask({ title: "Delete the user", label: "Delete user", danger: true, text: <p><b class="name">{u.name}</b> and {plural(permissions.data?.length ?? 0, "permission")} go. Its connections and sessions are closed.</p>, action: async () => { await send("DELETE", path); say(`The user ${u.name} is deleted.`); go("#/users"); } })}>Delete</button>
+      <button class="danger" disabled={self} onClick={() => ask({ title: "Delete the user", label: "Delete user", danger: true, text: <p><b class="name">{u.name}</b> and {plural(permissions.data?.length ?? 0, "permission")} go. Its connections and sessions are closed.</p>, action: async (go) => { await send("DELETE", path); say(`The user ${u.name} is deleted.`); go("#/users"); } })}>Delete</button>
     </PageHead>
     <Card title="Details"><Facts of={[["Tags", u.tags.length ? u.tags.map((t) => <Tag key={t}>{t}</Tag>) : <span class="muted">none: clients only</span>], ["Password", u.password_hash ? "set" : "none"], ["Limits", Object.entries(u.limits).map(([k, n]) => `${k}: ${count(n)}`).join(", ") || <span class="muted">none</span>]]} /></Card>
     {permissions.data?.length === 0 && <Note kind="warn">{u.name} has no permissions, and so cannot use any virtual host.</Note>}

@@ -33,17 +33,17 @@ export function VHostsPage() {
   return <>
     <PageHead title="Virtual hosts" lead="Each has queues, exchanges and permissions of its own."><button class="primary" onClick={() => setAdding(true)}>Add a virtual host</button></PageHead>
     <Table label="Virtual hosts" what="virtual hosts" server source={source} list={list} columns={columns} rowKey={(v) => v.name} href={(v) => to(["vhosts", v.name])} empty={<Empty title="There are no virtual hosts" />} />
-    {adding && <Edit close={() => setAdding(false)} done={(name) => { source.reload(); void reloadSession(); go(to(["vhosts", name])); }} />}
+    {adding && <Edit close={() => setAdding(false)} done={(name, go) => { source.reload(); void reloadSession(); go(to(["vhosts", name])); }} />}
   </>;
 }
 
-function Edit(props: { vhost?: VHost; close(): void; done(name: string): void }) {
+function Edit(props: { vhost?: VHost; close(): void; done(name: string, go: (hash: string) => void): void }) {
   const { vhost } = props;
   const [name, setName] = useState(vhost?.name ?? ""), [description, setDescription] = useState(vhost?.description ?? ""), [type, setType] = useState(vhost?.default_queue_type ?? "classic"), [profile, setProfile] = useState(vhost?.profile ?? "rabbitmq"), [tags, setTags] = useState((vhost?.tags ?? []).join(", ")), [tracing, setTracing] = useState(vhost?.tracing ?? false), [dead, setDead] = useState(vhost?.default_dead_letter ?? ""), [lenient, setLenient] = useState(vhost?.lenient_declarations ?? false);
-  return <Dialog title={vhost ? `Change ${vhost.name}` : "Add a virtual host"} label={vhost ? "Save" : "Add virtual host"} close={props.close} action={async () => {
+  return <Dialog title={vhost ? `Change ${vhost.name}` : "Add a virtual host"} label={vhost ? "Save" : "Add virtual host"} close={props.close} action={async (go) => {
     if (name === "") throw new Error("The virtual host needs a name.");
     await send("PUT", p`vhosts/${name}`, { description, default_queue_type: type, profile, tags: tags.split(",").map((t) => t.trim()).filter(Boolean).join(","), tracing, ...(dead !== (vhost?.default_dead_letter ?? "") ? { default_dead_letter: dead } : {}), ...(lenient !== (vhost?.lenient_declarations ?? false) ? { lenient_declarations: lenient } : {}) });
-    say(`The virtual host ${name} is ${vhost ? "changed" : "there"}.`); props.close(); props.done(name);
+    say(`The virtual host ${name} is ${vhost ? "changed" : "there"}.`); props.close(); props.done(name, go);
   }}>
     <div class="fields">
       {!vhost && <Text label="Name" value={name} set={setName} autofocus required />}
@@ -76,7 +76,7 @@ export function VHostPage(props: { name: string }) {
   return <div class="stack">
     <PageHead title={title} lead={v.description || undefined}>
       <button onClick={() => { setVHost(v.name); go("#/queues"); }}>Show its queues</button><button onClick={() => setEditing(true)}>Change</button><button onClick={() => setLimiting(true)}>Limits</button><a class="button" href={to(["masks", v.name])}>Masks</a>
-      <button class="danger" disabled={v.protected_from_deletion} title={v.protected_from_deletion ? "It is protected from deletion" : undefined} onClick={() => ask({ title: "Delete the virtual host", label: `Delete with ${plural(v.messages ?? 0, "message")}`, danger: true, text: <p>All of <b class="name">{v.name}</b> goes: its queues with <b>{plural(v.messages ?? 0, "message")}</b>, exchanges, policies and {plural(permissions.data?.length ?? 0, "permission")}. Its connections are closed.</p>, action: async () => { await send("DELETE", path); setVHost(""); await reloadSession(); say(`The virtual host ${v.name} is deleted.`); go("#/vhosts"); } })}>Delete</button>
+      <button class="danger" disabled={v.protected_from_deletion} title={v.protected_from_deletion ? "It is protected from deletion" : undefined} onClick={() => ask({ title: "Delete the virtual host", label: `Delete with ${plural(v.messages ?? 0, "message")}`, danger: true, text: <p>All of <b class="name">{v.name}</b> goes: its queues with <b>{plural(v.messages ?? 0, "message")}</b>, exchanges, policies and {plural(permissions.data?.length ?? 0, "permission")}. Its connections are closed.</p>, action: async (go) => { await send("DELETE", path); setVHost(""); await reloadSession(); say(`The virtual host ${v.name} is deleted.`); go("#/vhosts"); } })}>Delete</button>
     </PageHead>
     <div class="grid2">
       <Card title="Details"><Facts of={[["Profile", profiles.find(([k]) => k === v.profile)?.[1] ?? "RabbitMQ"], ["Default queue type", v.default_queue_type], ["Tags", v.tags.join(", ") || <span class="muted">none</span>], ["Tracing", v.tracing ? <Tag kind="warn">on</Tag> : "off"], ["Messages", count(v.messages)], ["Default dead-letter queue", v.default_dead_letter ? <code class="name">{v.default_dead_letter}</code> : <span class="muted">none: what dies in a queue without a dead-letter exchange is dropped</span>], ["Lenient declarations", v.lenient_declarations ? <Tag kind="warn">on</Tag> : "off"], ["Limits", Object.entries(now).map(([k, n]) => `${k}: ${count(n)}`).join(", ") || <span class="muted">none</span>]]} /></Card>
