@@ -31,7 +31,7 @@ const dlqHelp = `Shows dead letters without touching them: queues with letters, 
 
 // dlqCommand is the command with the verbs of the Dead Letter Office.
 func dlqCommand(o *options) *cobra.Command {
-	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), dlqJobVerbs(), dlqTransferVerbs(), dlqBreakerVerbs()))
+	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), []verb{watchVerb()}, dlqJobVerbs(), dlqTransferVerbs(), dlqBreakerVerbs()))
 }
 
 // letterGroup is a group as the API shows it.
