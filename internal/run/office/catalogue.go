@@ -46,8 +46,9 @@ const (
 type catalogue struct {
 	mu      sync.Mutex // guards what follows; only the goroutine that brings it up to date changes levels, read and groups
 	info    broker.QueueInfo
-	levels  [][]entry // by level; each in the order of numbers
-	read    []uint64  // by level: every letter with a lower number is known
+	reads   broker.QueueInfo // info when that goroutine began, which reads it without the lock
+	levels  [][]entry        // by level; each in the order of numbers
+	read    []uint64         // by level: every letter with a lower number is known
 	left    uint64
 	made    bool          // it was up to date once
 	busy    chan struct{} // a goroutine brings it up to date, and closes it then; nil: none does
@@ -199,7 +200,7 @@ func (f *Office) begin(c *catalogue) (done <-chan struct{}, joined bool) {
 		return c.busy, true
 	}
 	ended := make(chan struct{})
-	c.busy = ended
+	c.busy, c.reads = ended, c.info
 	f.work.Go(bug.Guarded(f.Logger, "the catalogue of a queue", func() {
 		defer close(ended)
 		err := f.life.Err()
@@ -225,7 +226,7 @@ func (f *Office) begin(c *catalogue) (done <-chan struct{}, joined bool) {
 
 // update brings the catalogue up to date. REQUIRES: the caller has set busy.
 func (c *catalogue) update(f *Office) error {
-	e, err := f.b.Extent(c.info)
+	e, err := f.b.Extent(c.reads)
 	if err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (c *catalogue) update(f *Office) error {
 			return err
 		}
 	}
-	reader := letter.NewReader(f.Names).Masked(f.masks.Mask(string(c.info.Decl.VHost)))
+	reader := letter.NewReader(f.Names).Masked(f.masks.Mask(string(c.reads.Decl.VHost)))
 	for level := range ends {
 		if err := c.readLevel(f, reader, e, level); err != nil {
 			return err
@@ -272,7 +273,7 @@ func (c *catalogue) prune(f *Office, e partition.Extent) error {
 			return err
 		}
 		var err error
-		cursor, done, err = f.b.Glance(c.info, cursor, glanceSlice, func(v queue.View) bool {
+		cursor, done, err = f.b.Glance(c.reads, cursor, glanceSlice, func(v queue.View) bool {
 			level := v.ID.Lane()
 			if level >= len(at) {
 				return true
@@ -337,7 +338,7 @@ func (c *catalogue) dropGroups() {
 // readLevel reads what has come to a level.
 func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Extent, level int) error {
 	end := e.There.Ends()[level]
-	vhost := string(c.info.Decl.VHost)
+	vhost := string(c.reads.Decl.VHost)
 	type found struct {
 		entry
 		key, shown letter.Key
@@ -349,7 +350,7 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 		}
 		some = some[:0]
 		looked, beyond := 0, false
-		next, done, err := f.b.Browse(c.info, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
+		next, done, err := f.b.Browse(c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level; beyond {
 				return false
 			}
