@@ -46,14 +46,19 @@ func (j *jobReport) over() bool {
 
 // line is the job in one line.
 func (j *jobReport) line() string {
+	text := fmt.Sprintf("job %s %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
+	if j.Rule != "" {
+		text = fmt.Sprintf("job %s %s: %d moved by rule '%s'", j.ID, j.State, j.Moved, j.Rule)
+	}
+	return text + j.outcomes() + j.note()
+}
+
+// outcomes are what became of the letters, each with a comma before it.
+func (j *jobReport) outcomes() (text string) {
 	o := &j.Outcomes
 	waiting := o.Waiting
 	if j.over() && (j.Action == "move" || j.Action == "discard" || j.Action == "restore" || j.Options.Then == "stay") {
 		waiting = 0 // they lie where they were to lie
-	}
-	text := fmt.Sprintf("job %s %s: %d of %d moved", j.ID, j.State, j.Moved, j.Planned)
-	if j.Rule != "" {
-		text = fmt.Sprintf("job %s %s: %d moved by rule '%s'", j.ID, j.State, j.Moved, j.Rule)
 	}
 	for _, n := range []struct {
 		n    uint64
@@ -66,6 +71,11 @@ func (j *jobReport) line() string {
 			text += fmt.Sprintf(", %d %s", n.n, n.what)
 		}
 	}
+	return text
+}
+
+// note is what the job waits for, or why it stands, as a sentence after a full stop.
+func (j *jobReport) note() (text string) {
 	switch {
 	case j.State == "planned":
 		text += ". It begins at " + time.UnixMilli(j.Options.Schedule).Format(time.RFC3339)
@@ -126,7 +136,7 @@ func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
 		f.StringVar(&o.because, "because", "", "why: it stands with the job and in the audit log")
 		f.BoolVar(&o.dryRun, "dry-run", false, "only say what would be done")
 		f.BoolVar(&o.yes, "yes", false, "do it")
-		f.BoolVar(&o.watch, "watch", false, "wait for the end, and show how far it is")
+		f.BoolVar(&o.watch, "watch", false, "wait for the end, and show on a terminal how far it is")
 		f.BoolVar(&o.asJSON, "json", false, "JSON, as the management API answers")
 		switch action {
 		case "replay":
@@ -277,7 +287,7 @@ func dlqJobVerbs() (list []verb) {
 		name: "job", short: "Shows a job, or pauses, resumes or cancels it", usage: "[--watch] [--json] <id> [pause|resume|cancel]", min: 1, max: 2,
 		flags: func(f *pflag.FlagSet) {
 			jsonFlag(f)
-			f.BoolVar(&watch, "watch", false, "wait for its end, and show how far it is")
+			f.BoolVar(&watch, "watch", false, "wait for its end, and show on a terminal how far it is")
 		},
 		run: func(i *invocation) error {
 			at := path("office", "jobs", i.args[0])
@@ -374,23 +384,25 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	return nil
 }
 
-// watchJob shows how far a job is until it ends or halts.
+// watchJob waits until a job ends or halts, and shows how far it is on a terminal.
 func (i *invocation) watchJob(id json.Number) error {
 	var stop context.CancelFunc
 	i.ctx, stop = signal.NotifyContext(i.ctx, os.Interrupt)
 	defer stop()
-	last := ""
+	line := i.newProgress()
+	defer line.clear()
 	for {
 		var j jobReport
 		if err := i.get(path("office", "jobs", id.String()), &j); err != nil {
+			line.clear()
 			if i.ctx.Err() != nil {
 				return failPlainly(exitInterrupted, "Interrupted. The job goes on: 'dlq job %s --watch' shows it, 'dlq job %s cancel' ends it.", id, id)
 			}
 			return jobFailed(err)
 		}
-		if line := j.line(); line != last {
-			i.print("%s", line)
-			last = line
+		if j.over() || j.State == "halted" || j.State == "paused" {
+			line.clear()
+			i.print("%s", j.line())
 		}
 		switch {
 		case j.State == "halted" || j.State == "paused" || j.State == "failed":
@@ -400,6 +412,7 @@ func (i *invocation) watchJob(id json.Number) error {
 		case j.over():
 			return nil
 		}
+		j.draw(line, time.Now())
 		select {
 		case <-time.After(500 * time.Millisecond):
 		case <-i.ctx.Done():

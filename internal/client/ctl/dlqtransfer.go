@@ -276,6 +276,16 @@ func (i *invocation) exportLetters(o *searchOptions, file string) error {
 	}
 }
 
+// sizeOf is how many bytes a file has; 0 if that is not known.
+func sizeOf(r io.Reader) int64 {
+	if f, ok := r.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return info.Size()
+		}
+	}
+	return 0
+}
+
 func (i *invocation) importLetters() error {
 	var from io.Reader = os.Stdin
 	if name := i.args[1]; name != "-" {
@@ -285,6 +295,11 @@ func (i *invocation) importLetters() error {
 		}
 		defer func() { _ = f.Close() }()
 		from = f
+	}
+	line := i.newProgress()
+	defer line.clear()
+	if line != nil {
+		from = &progressReader{Reader: from, line: line, all: sizeOf(from)}
 	}
 	answer, err := i.rawRequest(http.MethodPost, "office/import/"+path(i.vhost, i.args[0]), from)
 	if err != nil {
@@ -302,6 +317,7 @@ func (i *invocation) importLetters() error {
 	if err := json.NewDecoder(answer).Decode(&r); err != nil {
 		return fail(exitSoftware, "cannot read the answer: %v", err)
 	}
+	line.clear()
 	i.print("%d letters were imported.", r.Imported)
 	for _, l := range r.Refused {
 		i.print("  line %d: %s", l.Line, printable(l.Why))
