@@ -27,11 +27,13 @@ const dlqHelp = `Shows dead letters without touching them: queues with letters, 
   bartleby dlq search QUEUE --error .   the letters that filters select
   bartleby dlq replay QUEUE --dry-run   what sending them back would do; also move, discard, restore, edit
   bartleby dlq export QUEUE             all of them, one a line, for 'dlq import'
-  bartleby dlq breaker QUEUE            whether its breaker is open; also closes it`
+  bartleby dlq breaker QUEUE            whether its breaker is open; also closes it
+  bartleby dlq watch                    what happens, as it happens
+  bartleby dlq audit                    who did what, and why; 'dlq masks': what is hidden`
 
 // dlqCommand is the command with the verbs of the Dead Letter Office.
 func dlqCommand(o *options) *cobra.Command {
-	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), []verb{watchVerb()}, dlqJobVerbs(), dlqTransferVerbs(), dlqBreakerVerbs()))
+	return family(o, "dlq", "Shows dead letters, and sends them back", dlqHelp, slices.Concat(dlqReadVerbs(), []verb{watchVerb(), auditVerb(), masksVerb()}, dlqJobVerbs(), dlqTransferVerbs(), dlqBreakerVerbs()))
 }
 
 // letterGroup is a group as the API shows it.

@@ -186,11 +186,7 @@ func TestWatchRefuses(t *testing.T) {
 // setRules sets the rules of the default virtual host.
 func setRules(t *testing.T, body string) {
 	t.Helper()
-	file := t.TempDir() + "/rules.json"
-	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := tool(t, "bartleby", "rules", "set", file); got != "" {
+	if got := tool(t, "bartleby", "rules", "set", writeFile(t, "document.json", body)); got != "" {
 		t.Fatal(got)
 	}
 }
