@@ -121,7 +121,7 @@ type ruleBook struct {
 
 // rulesCommand is the command with the verbs of rules.
 func rulesCommand(o *options) *cobra.Command {
-	var asJSON bool
+	var asJSON, force bool
 	jsonFlag := func(f *pflag.FlagSet) {
 		f.BoolVar(&asJSON, "json", false, "JSON, as the management API answers")
 	}
@@ -138,10 +138,14 @@ func rulesCommand(o *options) *cobra.Command {
 		},
 		one("show", "Shows a rule as JSON, which 'rules set' takes", func(i *invocation, at string) error { return i.raw(at) }),
 		{
-			name: "set", short: "Sets a rule, or all rules of a virtual host", usage: "[--vhost <vhost>] <file>", min: 1, max: 1,
+			name: "set", short: "Sets a rule, or all rules of a virtual host", usage: "[--vhost <vhost>] [--force] <file>", min: 1, max: 1,
 			long: "The file, or standard input if it is -, has a rule, which takes the place of the one of its name or becomes the last; or {\"rules\": [...], \"threshold\": n}, which are all rules in their order, and from how many " +
-				"messages on an event tells of a queue. What 'rules show' and 'rules ls --json' print can be set again.",
-			run: func(i *invocation) error { return ruleFailed(i.setRules()) },
+				"messages on an event tells of a queue. What 'rules show' and 'rules ls --json' print can be set again. The latter names its revision: it is refused, with exit code 65, if " +
+				"somebody has changed the rules since it was printed, unless with --force.",
+			flags: func(f *pflag.FlagSet) {
+				f.BoolVar(&force, "force", false, "also if the rules were changed since the file was printed")
+			},
+			run: func(i *invocation) error { return ruleFailed(i.setRules(force)) },
 		},
 		{
 			name: "try", short: "Says what a rule would do with the letters there are", usage: "[--vhost <vhost>] [--json] <file> | <rule>", min: 1, max: 1, flags: jsonFlag,
@@ -219,7 +223,7 @@ func readDocument(name string) (text []byte, err error) {
 
 const maxDocument = 1 << 20 // bytes
 
-func (i *invocation) setRules() error {
+func (i *invocation) setRules(force bool) error {
 	text, err := readDocument(i.args[0])
 	if err != nil {
 		return err
@@ -233,12 +237,28 @@ func (i *invocation) setRules() error {
 		return fail(exitData, "%s: neither a rule nor rules: %v", i.args[0], err)
 	}
 	if what.Rules != nil || what.Threshold != nil {
-		return i.put(path("office", "rules", i.vhost), json.RawMessage(text))
+		return i.setAllRules(text, force)
 	}
 	if what.Name == "" {
 		return fail(exitData, "%s: the rule has no name", i.args[0])
 	}
 	return i.put(path("office", "rules", i.vhost, what.Name), json.RawMessage(text))
+}
+
+// setAllRules sets the rules of a document. One that 'rules ls --json' has printed names its revision, which the node compares.
+func (i *invocation) setAllRules(text []byte, force bool) error {
+	var body map[string]json.RawMessage
+	if err := json.Unmarshal(text, &body); err != nil {
+		return fail(exitData, "%s: %v", i.args[0], err)
+	}
+	if force {
+		delete(body, "revision")
+	}
+	err := i.put(path("office", "rules", i.vhost), body)
+	if is(err, http.StatusPreconditionFailed) {
+		return fail(exitData, "%v. With --force those of the file are set all the same", err)
+	}
+	return err
 }
 
 func (i *invocation) switchRule(at, how string) error {

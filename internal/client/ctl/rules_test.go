@@ -45,7 +45,19 @@ func TestRules(t *testing.T) {
 	}
 	write(ours("rules ls --json"))
 	ours("rules rm orders")
-	ours("rules set " + file)
+	if got := ours("rules set " + file); !strings.Contains(got, "were changed since you read them") || !strings.Contains(got, "--force") || !strings.HasSuffix(got, "exit 65\n") {
+		t.Error(got)
+	}
+	if got := ours("rules ls"); got != "Virtual host '/' has no rules.\n" {
+		t.Errorf("what was changed meanwhile is back: %s", got)
+	}
+	if got := ours("rules set --force " + file); got != "" {
+		t.Error(got)
+	}
+	write(ours("rules ls --json"))
+	if got := ours("rules set " + file); got != "" {
+		t.Error(got)
+	}
 	ours("rules off orders")
 	if got := ours("rules ls"); !strings.Contains(got, "off") {
 		t.Error(got)

@@ -45,6 +45,8 @@ func asJobFailure(err error) error {
 		return &failure{http.StatusForbidden, "forbidden", e.Text}
 	case errors.As(err, &e) && e.Kind == office.Conflict:
 		return &failure{http.StatusConflict, "conflict", e.Text}
+	case errors.As(err, &e) && e.Kind == office.Stale:
+		return &failure{http.StatusPreconditionFailed, "precondition_failed", e.Text}
 	case errors.As(err, &e):
 		return badRequest(e.Text)
 	case errors.As(err, &refused) && refused.Kind == topology.AccessRefused:

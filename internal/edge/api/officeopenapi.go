@@ -29,6 +29,7 @@ type operation struct {
 	status  int    // of an answer; 0: 200
 	content string // type of the answer; "": application/json
 	rights  string
+	tagged  bool // the answer has an ETag, which a PUT takes as If-Match
 }
 
 // What handlers answer as a map, and what they take apart by hand.
@@ -57,6 +58,7 @@ type (
 	rulesAsked struct {
 		Rules     []ruleAsked `json:"rules,omitempty"`
 		Threshold int         `json:"threshold,omitempty"`
+		Revision  string      `json:"revision,omitempty"`
 	}
 	webhookAsked struct {
 		URL    string   `json:"url,omitempty"`
@@ -110,8 +112,8 @@ var officeOperations = []operation{
 	{route: "POST office/jobs/{id}/resume", summary: "Goes on with it, with the rights of the user", answers: office.Job{}, rights: rightsJob},
 	{route: "POST office/jobs/{id}/cancel", summary: "Ends it; what has moved stays where it is", answers: office.Job{}, rights: rightsJob},
 	{route: "GET office/jobs/{id}/events", summary: "The job whenever it changes, as server-sent events", content: "text/event-stream", rights: "Shows virtual hosts that the user may see."},
-	{route: "GET office/rules/{vhost}", summary: "What is done with letters without anybody asking, and what it has done", query: "reveal", answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
-	{route: "PUT office/rules/{vhost}", summary: "Sets all rules in their order, the threshold, or both", query: "reveal", asks: rulesAsked{}, answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
+	{route: "GET office/rules/{vhost}", summary: "What is done with letters without anybody asking, and what it has done", query: "reveal", answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
+	{route: "PUT office/rules/{vhost}", summary: "Sets all rules in their order, the threshold, or both; 412 if they are not those of If-Match, or of the body's revision", query: "reveal", asks: rulesAsked{}, answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
 	{route: "POST office/rules/{vhost}/try", summary: "What a rule would do with the letters there are; nothing changes", query: "reveal", asks: ruleAsked{}, answers: office.Trial{}, rights: rightsRule + rightsReveal},
 	{route: "GET office/rules/{vhost}/{rule}", summary: "A rule", query: "reveal", answers: office.RuleShown{}, rights: rightsRule + rightsReveal},
 	{route: "PUT office/rules/{vhost}/{rule}", summary: "Sets a rule: in place of the one of its name, or as the last", query: "reveal", asks: ruleAsked{}, answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
@@ -203,6 +205,9 @@ func (d *describer) operation(o *operation, pattern string) object {
 		}
 		parameters = append(parameters, object{"name": name, "in": "query", "schema": schema})
 	}
+	if o.tagged && strings.HasPrefix(o.route, http.MethodPut) {
+		parameters = append(parameters, object{"name": "If-Match", "in": "header", "schema": object{"type": "string"}, "description": "The ETag of what was read"})
+	}
 	responses := object{"default": object{"description": "What is wrong", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}}}}}
 	respond := func(status int, answers any) {
 		if status == http.StatusNoContent {
@@ -225,6 +230,9 @@ func (d *describer) operation(o *operation, pattern string) object {
 		respond(http.StatusOK, both.second)
 	default:
 		respond(cmp.Or(o.status, http.StatusOK), o.answers)
+	}
+	if o.tagged {
+		responses["200"].(object)["headers"] = object{"ETag": object{"schema": object{"type": "string"}}}
 	}
 	described := object{"summary": o.summary, "operationId": operationID(o.route), "parameters": parameters, "responses": responses}
 	if o.rights != "" {

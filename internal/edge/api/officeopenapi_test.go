@@ -218,6 +218,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	const rule = `"queues": "^orders", "match": {"reason": "rejected", "died": 1, "where": ["header.x-exception-message"]}, "action": "retry", "after_ms": 3600000, "factor": 1.5, "routing_key": "orders", "parked": true`
 	play("POST /rules/{vhost}/try", "/rules/%2F/try", `{`+rule+`}`)
 	play("PUT /rules/{vhost}", "/rules/%2F", `{"rules": [{"name": "again", "on": true, `+rule+`}], "threshold": 7}`)
+	play("PUT /rules/{vhost}", "/rules/%2F", `{"threshold": 8, "revision": "old"}`) // 412
 	play("PUT /rules/{vhost}/{rule}", "/rules/%2F/hold", `{"action": "hold"}`)
 	play("GET /rules/{vhost}", "/rules/%2F", "")
 	play("GET /rules/{vhost}/{rule}", "/rules/%2F/again", "")

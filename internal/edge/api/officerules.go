@@ -77,14 +77,39 @@ func (s *server) getRules(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal)), nil
+	b := s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal))
+	return withTag{b.Revision, b}, nil
 }
 
-// putRules sets all rules of a virtual host, in their order, and the threshold; what is not in the body stays as it is.
+// isRevision is what a PUT says of the revision that it changes: in the body, as GET shows it, or as If-Match. It is nil if it says nothing.
+func (r *request) isRevision(inBody *string) func(string) bool {
+	header := strings.Join(r.Header.Values("If-Match"), ",")
+	if inBody == nil && header == "" {
+		return nil
+	}
+	return func(present string) bool {
+		if inBody != nil && *inBody != present {
+			return false
+		}
+		if header == "" {
+			return true
+		}
+		for tag := range strings.SplitSeq(header, ",") {
+			if tag = strings.TrimSpace(tag); tag == "*" || tag == `"`+present+`"` {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// putRules sets all rules of a virtual host, in their order, and the threshold; what is not in the body stays as it is. It is refused if they
+// are not those that the request names (isRevision).
 func (s *server) putRules(r *request) (any, error) {
 	var body struct {
 		Rules     []json.RawMessage `json:"rules"`
 		Threshold *int              `json:"threshold"`
+		Revision  *string           `json:"revision"`
 	}
 	d := json.NewDecoder(bytes.NewReader(r.raw))
 	d.DisallowUnknownFields()
@@ -106,7 +131,7 @@ func (s *server) putRules(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.Office.Rules.Put(r.link(), r.actor(), rules, body.Threshold, reveal)
+	b, err := s.Office.Rules.PutIf(r.isRevision(body.Revision), r.link(), r.actor(), rules, body.Threshold, reveal)
 	return r.ruled(b, reveal, err)
 }
 
@@ -120,7 +145,7 @@ func (r *request) ruled(b office.RuleBook, reveal bool, err error) (any, error) 
 		names[i] = b.Rules[i].Name + " (" + b.Rules[i].State + ")"
 	}
 	r.did = []any{slog.Group("rules", "vhost", string(r.vhost()), "rules", strings.Join(names, ", "), "threshold", b.Threshold)}
-	return b.SeenBy(r.sight(r.vhost())).Behind(r.s.maskFor(string(r.vhost()), reveal)), nil
+	return withTag{b.Revision, b.SeenBy(r.sight(r.vhost())).Behind(r.s.maskFor(string(r.vhost()), reveal))}, nil
 }
 
 func (s *server) getRule(r *request) (any, error) {

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -107,6 +108,52 @@ func TestWhatRulesDoIsForThoseWhoMayReadTheirQueues(t *testing.T) {
 		if one := n.must("GET", "/office/jobs/"+job["id"].(string), "").object(t); (one["counts_hidden"] == true) != hidden {
 			t.Errorf("reading %s: %v", read, one)
 		}
+	}
+}
+
+// Who changes rules that somebody else has changed meanwhile learns it, and changes nothing.
+func TestRulesAreChangedOnCondition(t *testing.T) {
+	n := withOffice(t)
+	put := func(match, body string) answer {
+		t.Helper()
+		r := httptest.NewRequest("PUT", "/api/office/rules/%2F", strings.NewReader(body))
+		if match != "" {
+			r.Header.Set("If-Match", match)
+		}
+		return n.send(r)
+	}
+	first := n.must("GET", "/office/rules/%2F", "")
+	tag := first.header.Get("ETag")
+	if revision := first.object(t)["revision"]; tag == "" || tag != fmt.Sprintf("%q", revision) {
+		t.Fatalf("tag %s of revision %v", tag, revision)
+	}
+	second := put(tag, `{"threshold": 50}`)
+	if second.status != 200 || second.header.Get("ETag") == tag || second.header.Get("ETag") != n.must("GET", "/office/rules/%2F", "").header.Get("ETag") {
+		t.Fatalf("%+v", second)
+	}
+	now := second.header.Get("ETag")
+	for _, c := range []struct {
+		match, body string
+		status      int
+	}{
+		{tag, `{"threshold": 60}`, 412}, {"W/" + now, `{"threshold": 60}`, 412}, {strings.Trim(now, `"`), `{"threshold": 60}`, 412}, {"", `{"threshold": 60, "revision": ` + tag + `}`, 412},
+		{now, `{"threshold": 60, "revision": ` + tag + `}`, 412}, {tag, first.body, 412}, {"", first.body, 412}, {"", `{"threshold": 60, "revision": 7}`, 400},
+	} {
+		a := put(c.match, c.body)
+		if a.status != c.status || c.status == 412 && (a.object(t)["error"] != "precondition_failed" || !strings.Contains(a.body, "were changed since you read them")) {
+			t.Errorf("If-Match %s, %s: %d %s", c.match, c.body, a.status, a.body)
+		}
+		if n.must("GET", "/office/rules/%2F", "").object(t)["threshold"] != 50.0 {
+			t.Fatalf("If-Match %s, %s: it was changed", c.match, c.body)
+		}
+	}
+	for _, match := range []string{tag + `, "x", ` + now, "*", ""} {
+		if a := put(match, `{"threshold": 50}`); a.status != 200 {
+			t.Errorf("If-Match %s: %d %s", match, a.status, a.body)
+		}
+	}
+	if a := put("", n.must("GET", "/office/rules/%2F", "").body); a.status != 200 {
+		t.Errorf("what GET shows cannot be PUT: %s", a.body)
 	}
 }
 

@@ -46,6 +46,12 @@ type withStatus struct {
 	body   any
 }
 
+// withTag is an answer with an ETag.
+type withTag struct {
+	tag  string // without quotes
+	body any
+}
+
 // written is an answer that writes itself, mostly in parts.
 type written func(out *responder)
 
@@ -73,6 +79,9 @@ func (out *responder) answer(r *request, v any) {
 		_, _ = out.Write([]byte(v)) // as in json
 	case withStatus:
 		out.json(v.status, v.body)
+	case withTag:
+		out.Header().Set("ETag", `"`+v.tag+`"`)
+		out.answer(r, v.body)
 	case withCookie:
 		http.SetCookie(out, v.cookie)
 		out.answer(r, v.body)

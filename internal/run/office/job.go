@@ -196,6 +196,7 @@ const (
 	NotFound
 	Conflict
 	Forbidden
+	Stale // what it is about has changed since it was read
 )
 
 func (e *Error) Error() string { return e.Text }

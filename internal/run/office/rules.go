@@ -47,6 +47,7 @@ type Rules struct {
 
 // book are the rules of a virtual host. It does not change, except for Stopped and Keeps.
 type book struct {
+	revision  int64 // rises with each change; 0: there was none
 	threshold int
 	rules     []storedRule
 	active    []*activeRule // those that are on, in their order
@@ -64,6 +65,7 @@ const (
 // ruleRecord is the form of a book in the store.
 type ruleRecord struct {
 	Version   int          `json:"version"`
+	Revision  int64        `json:"revision,omitempty"`
 	Threshold *int         `json:"threshold,omitempty"` // nil: DefaultThreshold
 	Rules     []storedRule `json:"rules"`
 }
@@ -163,7 +165,7 @@ func (r *Rules) load() error {
 
 // open makes the book of a record at the start of the node.
 func (r *Rules) open(vhost message.VHost, rec ruleRecord) (*book, error) {
-	b := &book{threshold: DefaultThreshold, rules: rec.Rules}
+	b := &book{revision: rec.Revision, threshold: DefaultThreshold, rules: rec.Rules}
 	if rec.Threshold != nil {
 		b.threshold = *rec.Threshold
 	}
@@ -225,6 +227,7 @@ func (r *Rules) endVHost(name message.VHost) {
 type RuleBook struct {
 	Rules     []RuleShown `json:"rules"`
 	Threshold int         `json:"threshold"`
+	Revision  string      `json:"revision"` // another one after each change
 }
 
 // RuleShown is a rule with what it has done.
@@ -256,8 +259,8 @@ func (r *Rules) Book(vhost message.VHost) RuleBook {
 
 // show is Book. REQUIRES: r.mu is held.
 func (r *Rules) show(vhost message.VHost) RuleBook {
-	shown := RuleBook{Rules: []RuleShown{}, Threshold: DefaultThreshold}
 	b := r.books[vhost]
+	shown := RuleBook{Rules: []RuleShown{}, Threshold: DefaultThreshold, Revision: b.name()}
 	if b == nil {
 		return shown
 	}
@@ -321,14 +324,30 @@ func (r *Rules) stop(a *activeRule, why string, keeps []string) {
 		s.Stopped = why
 		r.log.Warn("A rule is stopped", "vhost", a.vhost, "rule", a.Name, "user", a.By, "why", why)
 	}
-	value, _ := json.Marshal(ruleRecord{Version: ruleVersion, Threshold: &b.threshold, Rules: b.rules}) // it was written before
+	value, _ := json.Marshal(ruleRecord{Version: ruleVersion, Revision: b.revision, Threshold: &b.threshold, Rules: b.rules}) // it was written before
 	_ = r.b.PutRecords(mutation.All([]mutation.Change{{Key: appendKey([]byte(datadir.RecordPrefix), rulesPrefix, string(vhost), 0), Value: value}}), false)
+}
+
+// name is the book's revision as it is shown. b may be nil.
+func (b *book) name() string {
+	if b == nil {
+		return "0"
+	}
+	return strconv.FormatInt(b.revision, 36)
 }
 
 // Put sets all rules of a virtual host, in their order, and the threshold, with the rights of c. nil leaves what there is.
 // A rule that is as it was keeps the rights of who has set it.
 func (r *Rules) Put(c *broker.Connection, by Actor, rules []Rule, threshold *int, reveal bool) (RuleBook, error) {
+	return r.PutIf(nil, c, by, rules, threshold, reveal)
+}
+
+// PutIf is Put if the present revision is one that the caller means; nil means all.
+func (r *Rules) PutIf(is func(revision string) bool, c *broker.Connection, by Actor, rules []Rule, threshold *int, reveal bool) (RuleBook, error) {
 	return r.change(c, Act{Actor: by, What: "rules.set"}, threshold, func(before []Rule) ([]Rule, error) {
+		if now := r.books[c.VHost].name(); is != nil && !is(now) {
+			return nil, refuse(Stale, "the rules of virtual host '%s' were changed since you read them (they are revision %s now): read them again, and make your change to those", c.VHost, now)
+		}
 		if rules == nil {
 			return before, nil
 		}
@@ -399,7 +418,7 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 	if err != nil {
 		return RuleBook{}, err
 	}
-	after := &book{threshold: before.threshold}
+	after := &book{revision: max(before.revision+1, r.now()), threshold: before.threshold} // none that a virtual host of that name had before
 	if threshold != nil {
 		if after.threshold = *threshold; *threshold < 0 || *threshold > maxThreshold {
 			return RuleBook{}, refuse(BadRequest, "threshold is %d; it must be from 1 to %d, or 0 for none", *threshold, maxThreshold)
@@ -558,7 +577,7 @@ func (r *Rules) masked(vhost message.VHost) {
 // store writes the book, with the jobs of its rules. A crash between the two leaves a job that no rule has, which the next start cancels.
 func (r *Rules) store(act Act, vhost message.VHost, before, after *book) error {
 	record := func() ([]byte, error) {
-		return json.Marshal(ruleRecord{Version: ruleVersion, Threshold: &after.threshold, Rules: after.rules})
+		return json.Marshal(ruleRecord{Version: ruleVersion, Revision: after.revision, Threshold: &after.threshold, Rules: after.rules})
 	}
 	if value, err := record(); err != nil || len(value) > maxRuleBytes {
 		return cmp.Or(err, refuse(BadRequest, "the rules have %d bytes; those of a virtual host have at most %d", len(value), maxRuleBytes))

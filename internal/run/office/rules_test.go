@@ -742,3 +742,49 @@ func TestAStoppedRuleIsNotTakenFromTheFront(t *testing.T) {
 		t.Errorf("%d are parked", d.ready("park"))
 	}
 }
+
+// The revision of rules is another one after each change, also of a virtual host that was made again, and is the same after a restart.
+func TestRevisionsOfRules(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	seen := map[string]bool{d.rules.Book("/").Revision: true}
+	changed := func(what string) {
+		t.Helper()
+		if r := d.rules.Book("/").Revision; seen[r] {
+			t.Errorf("%s: revision %s again", what, r)
+		} else {
+			seen[r] = true
+		}
+	}
+	d.put(Rule{Name: "a", Action: RuleHold})
+	changed("set")
+	if _, err := d.rules.Switch(d.c, Actor{}, "a", true, false); err != nil {
+		t.Fatal(err)
+	}
+	changed("switched on")
+	old := d.rules.Book("/").Revision
+	seven := 7
+	mine := func(r string) bool { return r == old }
+	if _, err := d.rules.PutIf(mine, d.c, Actor{}, nil, &seven, false); err != nil {
+		t.Fatal(err)
+	}
+	changed("threshold")
+	var e *Error
+	if _, err := d.rules.PutIf(mine, d.c, Actor{}, []Rule{}, nil, false); !errors.As(err, &e) || e.Kind != Stale || len(d.rules.Book("/").Rules) != 1 {
+		t.Errorf("a change of what was changed meanwhile: %v, %+v", err, d.rules.Book("/"))
+	}
+	before := d.rules.Book("/").Revision
+	d.letters("classic", "classic", 1)
+	d.work()
+	if r := d.rules.Book("/").Revision; r != before {
+		t.Errorf("what rules do changes their revision: %s, then %s", before, r)
+	}
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	if r := d.rules.Book("/").Revision; r != before {
+		t.Errorf("revision %s, after a restart %s", before, r)
+	}
+	d.put()
+	changed("none left")
+	d.shutDown()
+}
