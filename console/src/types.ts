@@ -124,7 +124,7 @@ export interface Filter {
 
 export interface JobRequest {
   action: "replay" | "move" | "discard" | "restore"; vhost: string; queues: string[]; filter?: Filter; ids?: string[]; to_queue?: string; to_exchange?: string;
-  routing_key?: string; rate?: number; order?: "oldest" | "newest"; limit?: number; canary?: { first: number; wait_ms: number; percent: number };
+  routing_key?: string; rate?: number; stagger_ms?: number; schedule_ms?: number; order?: "oldest" | "newest"; order_by?: string; limit?: number; canary?: { first: number; wait_ms: number; percent: number };
   max_replays?: number; reason?: string; token?: string; count?: number; allow_growth?: boolean;
 }
 
@@ -160,7 +160,7 @@ export interface Rule {
   max_times?: number; to_queue?: string; to_exchange?: string; routing_key?: string; parked?: boolean; webhook?: string; last?: boolean;
   state?: "on" | "off" | "stopped"; why?: string; by?: string; acted?: number; waiting?: number; last_ms?: number; counts_hidden?: boolean; job?: number;
 }
-export interface Rules { rules: Rule[]; threshold?: number; }
+export interface Rules { rules: Rule[]; threshold?: number; revision?: string; }
 export interface RuleTry {
   examined: number; matched: number; too_often?: number; no_origin?: number; parked?: number; due?: number; by_queue: { queue: string; letters: number }[]; first: Row[]; stopped?: string | null;
 }

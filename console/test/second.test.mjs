@@ -99,10 +99,12 @@ test("retries: how much waits, when it is due, what is late", async () => {
   await at("#/retries", { retries: refused }, (page) => page.getByText("the store is closed").waitFor());
 });
 
-/** keeper is an office that keeps rules as a node does. */
+/** keeper is an office that keeps rules as a node does, with a revision that a change must name. */
 function keeper(first) {
-  const kept = { rules: structuredClone(first) };
-  return { kept, given: { ...answers, "GET rules": () => kept, "PUT rules": ({ body }) => { kept.rules = body.rules; return null; } } };
+  const kept = { rules: structuredClone(first), threshold: 1000, revision: "r1" };
+  const set = (change) => { Object.assign(kept, change); kept.revision = `r${Number(kept.revision.slice(1)) + 1}`; return null; };
+  const put = ({ body, headers }) => headers["if-match"] === `"${kept.revision}"` ? set(body) : { status: 412, error: "precondition_failed", reason: "the rules of virtual host '/' were changed since you read them" };
+  return { kept, set, given: { ...answers, "GET rules": () => kept, "PUT rules": put } };
 }
 
 test("rules: put in order by keyboard, and in force only when the order is saved", async () => {
@@ -170,7 +172,7 @@ test("rules: one is entered, with what is wrong by field, and tried before it is
 });
 
 test("rules: turned on with the count, turned off, deleted; what another has changed meanwhile is not lost", async () => {
-  const { kept, given } = keeper(answers.rules.rules);
+  const { kept, set, given } = keeper(answers.rules.rules);
   await at("#/rules/%2F", given, async (page, asked, dialog) => {
     await page.getByRole("button", { name: `Turn on… ${hostile[0]}` }).click();
     await dialog.getByRole("button", { name: "Turn on for 1,204 letters" }).click();
@@ -179,8 +181,8 @@ test("rules: turned on with the count, turned off, deleted; what another has cha
     await page.getByRole("button", { name: "Turn off payment timeouts" }).click();
     await page.getByText("The rule payment timeouts is off.").waitFor();
     await page.getByRole("button", { name: "Turn on… payment timeouts" }).waitFor();
-    kept.rules = [{ name: "another's", on: false, queues: "", match: {}, action: "hold" }, ...kept.rules];
     await page.getByRole("button", { name: "Delete not our tenants" }).click();
+    set({ rules: [{ name: "another's", on: false, queues: "", match: {}, action: "hold" }, ...kept.rules] });
     await dialog.getByRole("button", { name: "Delete rule" }).click();
     await dialog.getByText("Somebody else has changed the rules").waitFor();
     await page.keyboard.press("Escape");
@@ -190,6 +192,113 @@ test("rules: turned on with the count, turned off, deleted; what another has cha
     await page.getByText("The rule not our tenants is deleted.").waitFor();
     assert.deepEqual(kept.rules.map((r) => r.name), ["another's", "payment timeouts", hostile[0], "tell the night shift"]);
   });
+});
+
+test("rules: a form that was open while another changed its rule does not undo that", async () => {
+  const { kept, set, given } = keeper(answers.rules.rules);
+  await at("#/rules/%2F", given, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Edit… not our tenants" }).click();
+    set({ rules: kept.rules.map((r) => r.name === "not our tenants" ? { ...r, to_queue: "elsewhere" } : r) });
+    await page.getByText("send to the queue elsewhere").waitFor(); // the page behind the form is asked for again and again
+    await dialog.getByRole("checkbox", { name: /^On/ }).uncheck();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await dialog.getByText("Somebody else has changed the rules").waitFor();
+    assert.equal(kept.rules[1].to_queue, "elsewhere");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Edit… not our tenants" }).click();
+    await dialog.getByRole("checkbox", { name: /^On/ }).uncheck();
+    await dialog.getByRole("button", { name: "Save, off" }).click();
+    await page.getByText("The rule not our tenants is saved, and off.").waitFor();
+    assert.deepEqual([kept.rules[1].to_queue, kept.rules[1].on], ["elsewhere", false]);
+  });
+});
+
+test("rules: the threshold is shown and set, none too, and not what another has set meanwhile", async () => {
+  const { kept, set, given } = keeper(answers.rules.rules);
+  await at("#/rules/%2F", given, async (page) => {
+    await page.getByText("holds 1,000 messages").waitFor();
+    const save = page.getByRole("button", { name: "Save the threshold" });
+    assert.ok(await save.isDisabled());
+    await page.getByLabel("Messages").fill("many");
+    await save.click();
+    await page.getByText("The threshold must be a whole number").waitFor();
+    await page.getByLabel("Messages").fill("50");
+    set({ threshold: 60 });
+    await save.click();
+    await page.getByText("Somebody else has changed the rules").waitFor();
+    assert.equal(kept.threshold, 60);
+    await page.getByText("holds 60 messages").waitFor();
+    await save.click();
+    await page.getByText("An event tells of a queue from 50 messages on.").waitFor();
+    assert.deepEqual([kept.threshold, kept.rules.length], [50, 4]);
+    await page.getByLabel("Messages").fill("");
+    await save.click();
+    await page.getByText("No event tells that a queue gets full").waitFor();
+    assert.equal(kept.threshold, 0);
+  });
+});
+
+test("a job is planned for later, staggered, in the order of a header", async () => {
+  const jobs = [];
+  const plan = { token: "t", count: 3, routes: [], unroutable: [], no_origin: 0, too_often: 0, of: 3 };
+  const given = { "POST jobs": ({ query, body }) => { if (query.get("dry_run")) return plan; jobs.push(body); return { id: "9", state: "planned" }; } };
+  await at("#/letters/%2F?queue=orders.dead", given, async (page, asked, dialog) => {
+    await page.getByRole("button", { name: "Replay…" }).click();
+    await dialog.getByText("Order, limit and time").click();
+    await dialog.getByLabel("Order", { exact: true }).selectOption("by a header, highest first");
+    await dialog.getByText("Enter the header whose value says the order.").waitFor();
+    await dialog.getByLabel("Header", { exact: true }).fill("attempt");
+    await dialog.getByLabel("Rate").fill("5");
+    await dialog.getByLabel("Apart").fill("soon");
+    await dialog.getByText("The time between two letters must be a time").waitFor();
+    await dialog.getByLabel("Apart").fill("1.5s");
+    await dialog.getByText("either a rate or a time between letters").waitFor();
+    await dialog.getByLabel("Rate").fill("");
+    await dialog.getByLabel("Begin at").fill("2020-01-01T03:00");
+    await dialog.getByText("must begin in the future").waitFor();
+    await dialog.getByLabel("Begin at").fill("2099-01-02T03:04");
+    await dialog.getByLabel("Reason").fill("at night");
+    await dialog.getByRole("button", { name: "Replay 3 letters" }).click();
+    await page.getByText("1 job will begin").waitFor();
+    const at = await page.evaluate(() => new Date(2099, 0, 2, 3, 4).getTime()); // the reader's zone
+    const [{ order, order_by, stagger_ms, schedule_ms, rate }] = jobs;
+    assert.deepEqual([order, order_by, stagger_ms, schedule_ms, rate], ["newest", "header.attempt", 1500, at, undefined]);
+    const { token, count, reason, ...planned } = jobs[0];
+    assert.deepEqual(asked.filter((a) => a.query.get("dry_run")).at(-1).body, planned, "what was counted is what is begun");
+  });
+});
+
+test("lists show what masks hide to who has the tag and asks, visibly, and not before", async () => {
+  const hidden = (asked) => asked.query.get("reveal") === "true" ? "card 4111 refused" : "card ••• refused";
+  const given = {
+    groups: (a) => ({ items: [{ id: "g1", vhost: "/", source: "orders", reason: "rejected", error_class: "Refused", error: hidden(a), type: "", letters: 3, first_ms: 1, last_ms: 2, arrivals: null, queues: [{ name: "orders.dead", letters: 3 }], sample: null, state: "new", masked: true }], next: null, total: 1, letters: 3, reading: false, read: 3, entries: 3 }),
+    letters: (a) => ({ items: [{ ...answers["POST rules"].first[0], error: hidden(a) }], next: null, examined: 1, stopped: null }),
+    "POST jobs": { token: "t", count: 3, routes: [], unroutable: [], no_origin: 0, too_often: 0, of: 3 },
+  };
+  const show = { name: /^Show what masks hide/ };
+  await at("#/inbox", given, async (page, asked) => {
+    await page.getByText("card ••• refused").first().waitFor();
+    assert.equal(await page.getByRole("checkbox", show).count(), 0, "who has not the tag is offered it");
+  });
+  await node.api("PUT", "users/console", { password: "console", tags: "administrator,reveal" }, "guest:guest");
+  try {
+    for (const hash of ["#/inbox", "#/letters/%2F?queue=orders.dead"]) await at(hash, given, async (page, asked, dialog) => {
+      await page.getByText("card ••• refused").first().waitFor();
+      assert.equal(asked.filter((a) => a.query.get("reveal")).length, 0, "it is on before anybody asks");
+      await page.getByRole("checkbox", show).check();
+      await page.getByText("card 4111 refused").first().waitFor();
+      await page.getByText("The audit has recorded that you asked").waitFor();
+      if (hash !== "#/inbox") { // a job of what is shown sees the same letters
+        await page.getByRole("button", { name: "Discard…" }).click();
+        await dialog.getByRole("button", { name: "Discard 3 letters" }).waitFor();
+        assert.equal(asked.at(-1).query.get("reveal"), "true");
+        await page.keyboard.press("Escape");
+        await dialog.waitFor({ state: "hidden" });
+      }
+      await page.getByRole("checkbox", show).uncheck();
+      await page.getByText("card ••• refused").first().waitFor();
+    });
+  } finally { await node.api("PUT", "users/console", { password: "console", tags: "administrator" }, "guest:guest"); }
 });
 
 test("rules: one that has stopped says why, and what a trial did not take is said", async () => {

@@ -94,7 +94,7 @@ function answerOf(given, method, path) {
 
 /**
  * stub answers requests of a page below /api/office from given: by "METHOD what/vhost", "METHOD what", or what alone for a GET. A value is JSON,
- * a function of the request ({ method, path, query, body }) that returns JSON, or { status, error, reason }. It returns the list of what was asked.
+ * a function of the request ({ method, path, query, headers, body }) that returns JSON, or { status, error, reason }. It returns the list of what was asked.
  */
 export async function stub(page, given) {
   const asked = [];
@@ -106,7 +106,7 @@ export async function stub(page, given) {
     const text = request.postData();
     let body = text ?? undefined;
     try { body = text ? JSON.parse(text) : undefined; } catch { /* lines */ }
-    const ask = { method, path: path.split("/").map(decodeURIComponent), query: url.searchParams, body };
+    const ask = { method, path: path.split("/").map(decodeURIComponent), query: url.searchParams, headers: request.headers(), body };
     asked.push(ask);
     if (typeof v === "function") v = await v(ask);
     if (v === null) return route.fulfill({ status: 204 });

@@ -8,6 +8,7 @@ import { Dialog } from "../ui/dialog";
 import { Bar, Choices, Empty, PageHead, Spark, When } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
 import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, stateTag } from "./office";
+import { Reveal } from "./who";
 
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
 
@@ -30,8 +31,9 @@ export function InboxPage() {
   const { params } = useRoute();
   useTitle("Inbox");
   const show = params.get("show") ?? "open";
-  const path = "office/groups" + (vhost ? "/" + encodeURIComponent(vhost) : "") + query({ limit: 500, state: show === "open" || show === "all" ? undefined : show });
-  const groups = usePoll<Groups>(path);
+  const [revealed, reveal] = useState(false);
+  const path = "office/groups" + (vhost ? "/" + encodeURIComponent(vhost) : "") + query({ limit: 500, state: show === "open" || show === "all" ? undefined : show, reveal: revealed });
+  const groups = usePoll<Groups>(path, revealed ? 0 : undefined); // each question with it stands in the audit
   const queues = usePoll<OfficeQueue[]>(groups.data?.items.length === 0 ? (vhost ? p`office/queues/${vhost}` : "office/queues") : null);
   const list = useListState({ sort: "letters", desc: true });
   const [picked, setPicked] = useState(new Map<string, Group>()), [editing, setEditing] = useState<Group[] | null>(null), [help, setHelp] = useState(false);
@@ -43,12 +45,13 @@ export function InboxPage() {
       <Choices label="Groups shown" value={show} of={[["open", "Open"], ["resolved", "Resolved"], ["archived", "Archived"], ["all", "All"]]} set={(v) => setParams({ show: v === "open" ? undefined : v })} />
       <button onClick={() => setHelp(true)}>Keys <kbd>?</kbd></button>
     </PageHead>
+    <Reveal on={revealed} set={reveal} again={groups.reload} />
     {g?.reading && <div class="note" role="status"><p>Reading dead letters: {count(g.read)} of {count(g.entries)}. The groups below are what is known so far.</p><Bar label="Letters read" part={g.entries ? g.read / g.entries : 0} /></div>}
     <Table tall label="Groups of dead letters" what="groups" choose="inbox" source={source} list={list} columns={columns} rowKey={(g) => g.id} href={link} picked={picked} setPicked={setPicked} help={() => setHelp(true)}
       empty={show !== "open" && show !== "all" ? <Empty title={`No group is ${show}`}><p>Say what you know of a group with “Note…”: then it appears here.</p></Empty> : <Welcome queues={queues.data} />} />
     {chosen.length > 0 && <div class="selection" role="region" aria-label="Selected groups">
       <b>{plural(chosen.length, "group")}, {plural(chosen.reduce((n, g) => n + g.letters, 0), "letter")}</b>
-      <Actions of={chosen.map(groupSelection)} done={() => { setPicked(new Map()); groups.reload(); }} />
+      <Actions of={chosen.map((g) => ({ ...groupSelection(g), reveal: revealed }))} done={() => { setPicked(new Map()); groups.reload(); }} />
       <button onClick={() => setEditing(chosen)}>Note…</button><button class="quiet" onClick={() => setPicked(new Map())}>Clear</button>
     </div>}
     {editing && <GroupEditor groups={editing} close={() => setEditing(null)} done={() => { setPicked(new Map()); groups.reload(); }} />}

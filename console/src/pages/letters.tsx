@@ -10,6 +10,7 @@ import { Bar, Card, Empty, Facts, Failed, Fold, Loading, PageHead, Spark, Tag, W
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
 import { Actions, cause, filterKeys, filterQuery, GroupEditor, groupSelection, officeError, reasonTag, stateTag, useGroup, useLetters } from "./office";
 import { Transfer } from "./transfer";
+import { Reveal } from "./who";
 import { filterLabels } from "./words";
 
 const columns: Column<Row>[] = [
@@ -43,10 +44,11 @@ export function LettersPage(props: { vhost?: string }) {
   const filter = filterOf(params), order = params.get("order") ?? "newest";
   useTitle(filter.group ? "Group" : "Search");
   const queues = usePoll<OfficeQueue[]>(vhost === undefined ? "office/queues" : p`office/queues/${vhost}`, 10000);
-  const { group, reload } = useGroup(vhost ?? "/", filter.group);
+  const [revealed, reveal] = useState(false);
+  const { group, reload } = useGroup(vhost ?? "/", filter.group, revealed);
   const [editing, setEditing] = useState(false);
   const text = filterQuery(filter);
-  const found = useLetters(vhost ?? "", vhost === undefined ? "" : queue, text, order);
+  const found = useLetters(vhost ?? "", vhost === undefined ? "" : queue, text, order, revealed);
   const list = useListState();
   const shown = useMemo(() => columns.map((c) => ({ ...c, sort: undefined })), []);
   const loaded = useLocalList(found.rows, { ...list, columns: shown, text: (r) => [cause(r), r.message_id, r.preview, r.type, r.source].join(" ") });
@@ -67,14 +69,15 @@ export function LettersPage(props: { vhost?: string }) {
     go(to(["letters", vhost]) + "?" + q);
   };
   if (queue === "" && at) { here({ queue: at }); return <Loading />; }
-  const all = { vhost, queues: [at], filter, name: text === "" ? `all letters of ${at}` : `the letters of ${at} that match` };
+  const all = { vhost, queues: [at], filter, reveal: revealed, name: text === "" ? `all letters of ${at}` : `the letters of ${at} that match` };
   const chips = [...Object.entries(filter).flatMap(([k, v]) => k === "where" ? (v as string[]).map((w) => [k, w] as const) : [[k, v as string] as const])].filter(([k]) => k !== "group" || !group);
   return <div class="stack">
     <PageHead title={group ? <span class="cause">{group.error_class && <code>{group.error_class} </code>}{group.error || (group.error_class ? "" : <span class="plain-cause" style={{ display: "inline-block" }}>{reason(group.reason)}, no cause given</span>)}</span> : <>Letters in <span class="name">{at}</span></>} lead={group ? <>{plural(group.letters, "letter")}{group.source ? <> that died in <b class="name">{group.source}</b>: {reason(group.reason)}</> : ", parked by a consumer"}</> : <>in virtual host <b class="name">{vhost}</b></>}>
-      <Actions of={[group && chips.length === 0 ? groupSelection(group) : all]} done={found.again} />
+      <Actions of={[group && chips.length === 0 ? { ...groupSelection(group), reveal: revealed } : all]} done={found.again} />
       <Transfer vhost={vhost} queue={at} filter={filter} queues={queues.data ?? []} done={found.again} />
       {group && <button onClick={() => setEditing(true)}>Note…</button>}
     </PageHead>
+    <Reveal on={revealed} set={reveal} />
     {group && <Card title="Group" side={<Spark counts={group.arrivals?.counts} label="Arrivals" />}><div class="grid3">
       <Facts of={[["Letters", count(group.letters)], ["First", <When at={group.first_ms} clock />], ["Last", <When at={group.last_ms} clock />]]} />
       <Facts of={[["Message type", group.type || <span class="muted">none</span>], ["Are in", <ul class="plain">{group.queues.map((q) => <li key={q.name}><a href={to(["letters", vhost], { queue: q.name, group: group.id })} aria-current={q.name === at ? "true" : undefined} class="name">{q.name}</a> ({count(q.letters)})</li>)}</ul>]]} />
@@ -88,7 +91,7 @@ export function LettersPage(props: { vhost?: string }) {
       tools={<div class="row"><button onClick={() => here({ order: order === "newest" ? "oldest" : undefined })}>{order === "newest" ? "Newest first" : "Oldest first"}</button><button class="quiet" onClick={found.again}>Search again</button></div>}
       empty={<Empty title={text ? "No letter matches" : "No letters in this queue"}><p>{count(found.examined)} messages were looked at. {text ? "Take a part of the filter away, or look in another queue." : ""}</p></Empty>} />}
     {!found.busy && (found.next || found.stopped) && <div class="row"><button onClick={found.more} disabled={!found.next}>Show more</button><span class="muted">{found.stopped === "bytes" || found.stopped === "time" ? `The search stopped after ${count(found.examined)} messages, so that it does not burden the node.` : `${count(found.rows.length)} are shown.`}</span></div>}
-    {picked.size > 0 && <div class="selection" role="region" aria-label="Selected letters"><b>{plural(picked.size, "letter")}</b><Actions of={[{ vhost, queues: [at], ids: [...picked.keys()], name: plural(picked.size, "letter") }]} done={() => { setPicked(new Map()); found.again(); }} /><button class="quiet" onClick={() => setPicked(new Map())}>Clear</button></div>}
+    {picked.size > 0 && <div class="selection" role="region" aria-label="Selected letters"><b>{plural(picked.size, "letter")}</b><Actions of={[{ vhost, queues: [at], ids: [...picked.keys()], reveal: revealed, name: plural(picked.size, "letter") }]} done={() => { setPicked(new Map()); found.again(); }} /><button class="quiet" onClick={() => setPicked(new Map())}>Clear</button></div>}
     {editing && group && <GroupEditor groups={[group]} close={() => setEditing(false)} done={reload} />}
   </div>;
 }

@@ -1,8 +1,9 @@
 // What the pages of the Dead Letter Office share.
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { p, raw, Refusal, send, words } from "../api";
-import { count, plural, span } from "../format";
+import { p, query, raw, Refusal, send, words } from "../api";
+import { duration } from "../duration";
+import { count, exact, plural, span } from "../format";
 import { to } from "../router";
 import { may, useApp, usePoll } from "../state";
 import type { DryRun, Filter, Group, Job, JobRequest, Letters, Queue, Row } from "../types";
@@ -25,6 +26,9 @@ export type Action = keyof typeof actions;
 
 /** archive is where discarded letters and the originals of edited ones lie; from there they are restored. */
 const archive = "bartleby.archive";
+
+/** orders in which a job takes letters. */
+const orders = { oldest: "oldest first", newest: "newest first", lowest: "by a header, lowest first", highest: "by a header, highest first" } as const;
 function actionsFor(of: { queues: string[] }[]): Action[] { return of.every((s) => s.queues.every((q) => q === archive)) ? ["restore", "replay", "move"] : ["replay", "move", "discard"]; }
 
 /** Missing explains the office on a node that has none. */
@@ -44,11 +48,11 @@ export function filterQuery(f: Filter): string {
 export interface Found { rows: Row[]; next: string | null; examined: number; total: number; stopped: string | null; busy: boolean; error?: Refusal; }
 
 /** useLetters searches a queue, and shows what it finds while it looks. */
-export function useLetters(vhost: string, queue: string, filter: string, order: string): Found & { more(): void; stop(): void; again(): void } {
+export function useLetters(vhost: string, queue: string, filter: string, order: string, reveal = false): Found & { more(): void; stop(): void; again(): void } {
   const [found, set] = useState<Found>({ rows: [], next: null, examined: 0, total: 0, stopped: null, busy: false });
   const [asked, setAsked] = useState<{ cursor: string | null; n: number }>({ cursor: null, n: 0 });
   const [stopper, setStopper] = useState<AbortController | null>(null);
-  const key = `${vhost}\0${queue}\0${filter}\0${order}`;
+  const key = `${vhost}\0${queue}\0${filter}\0${order}\0${reveal}`;
   useEffect(() => { setAsked((a) => ({ cursor: null, n: a.n + 1 })); }, [key]);
   useEffect(() => {
     if (asked.n === 0 || queue === "") { set({ rows: [], next: null, examined: 0, total: 0, stopped: null, busy: false }); return; }
@@ -62,6 +66,7 @@ export function useLetters(vhost: string, queue: string, filter: string, order: 
         const q = new URLSearchParams(filter);
         q.set("order", order); q.set("limit", "200");
         if (asked.cursor) q.set("cursor", asked.cursor);
+        if (reveal) q.set("reveal", "true");
         const answer = await raw("GET", p`office/letters/${vhost}/${queue}` + "?" + q, { signal: mine.signal, headers: { Accept: "application/x-ndjson" } });
         if (!answer.headers.get("Content-Type")?.includes("ndjson") || !answer.body) {
           const l = await answer.json() as Letters;
@@ -99,15 +104,15 @@ export function useLetters(vhost: string, queue: string, filter: string, order: 
 }
 
 /** useGroup is one group of a virtual host. */
-export function useGroup(vhost: string, id: string | undefined): { group: Group | undefined; reload(): void } {
-  const { data, reload } = usePoll<{ items: Group[] }>(id ? p`office/groups/${vhost}` + "?limit=500" : null);
+export function useGroup(vhost: string, id: string | undefined, reveal = false): { group: Group | undefined; reload(): void } {
+  const { data, reload } = usePoll<{ items: Group[] }>(id ? p`office/groups/${vhost}` + query({ limit: 500, reveal }) : null, reveal ? 0 : undefined);
   return { group: data?.items.find((g) => g.id === id), reload };
 }
 
 /** jobsOf reads a list of jobs. */
 export function jobsOf(data: Job[] | { items: Job[] } | undefined): Job[] | undefined { return Array.isArray(data) ? data : data?.items; }
 
-export interface Selection { vhost: string; queues: string[]; filter?: Filter; ids?: string[]; name: string; letters?: number; }
+export interface Selection { vhost: string; queues: string[]; filter?: Filter; ids?: string[]; name: string; letters?: number; /** with what masks hide */ reveal?: boolean; }
 
 /** groupSelection is all letters of a group. */
 export function groupSelection(g: Group): Selection { return { vhost: g.vhost, queues: g.queues.map((q) => q.name), filter: { group: g.id }, name: g.source ? `${g.source}: ${cause(g)}` : cause(g), letters: g.letters }; }
@@ -121,12 +126,15 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
   const [action, setAction] = useState<Action>(props.action);
   const vhost = props.of[0]!.vhost;
   const [where, setWhere] = useState<"origin" | "queue" | "exchange">("origin"), [queue, setQueue] = useState(""), [exchange, setExchange] = useState(""), [key, setKey] = useState("");
-  const [rate, setRate] = useState(""), [order, setOrder] = useState<"oldest" | "newest">("oldest"), [limit, setLimit] = useState(""), [replays, setReplays] = useState("3");
+  const [order, setOrder] = useState<keyof typeof orders>("oldest"), [header, setHeader] = useState("");
+  const [apart, setApart] = useState(""), [at, setAt] = useState("");
+  const [rate, setRate] = useState(""), [limit, setLimit] = useState(""), [replays, setReplays] = useState("3");
   const [canary, setCanary] = useState(props.of.reduce((n, s) => n + (s.letters ?? s.ids?.length ?? 0), 0) > 100 && props.action === "replay"), [first, setFirst] = useState("10"), [wait, setWait] = useState("30"), [percent, setPercent] = useState("20");
   const [why, setWhy] = useState(""), [growth, setGrowth] = useState(false), [missing, setMissing] = useState(false);
   const [plans, setPlans] = useState<DryRun[] | null>(null), [problem, setProblem] = useState("");
   const queues = usePoll<Queue[]>(p`queues/${vhost}` + "?columns=name&disable_stats=true", 0);
 
+  const byHeader = order === "lowest" || order === "highest";
   const requests = (): JobRequest[] => props.of.map((s) => {
     const r: JobRequest = { action, vhost: s.vhost, queues: s.queues };
     if (s.ids) r.ids = s.ids; else r.filter = s.filter ?? {};
@@ -136,7 +144,21 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     const n = (text: string, what: string, put: (n: number) => void) => { const v = whole(text, what); if (v !== undefined) put(v); };
     if (action !== "discard") n(rate, "The rate", (v) => { r.rate = v; });
     n(limit, "The limit", (v) => { r.limit = v; });
-    r.order = order;
+    r.order = order === "newest" || order === "highest" ? "newest" : "oldest";
+    if (byHeader) {
+      if (header.trim() === "") throw new Error("Enter the header whose value says the order.");
+      r.order_by = `header.${header.trim()}`;
+    }
+    const stagger = duration(apart, "The time between two letters");
+    if (stagger && action !== "discard") {
+      if (r.rate) throw new Error("A job has either a rate or a time between letters to one place.");
+      r.stagger_ms = stagger;
+    }
+    if (at !== "") {
+      const begin = Date.parse(at); // in the reader's zone
+      if (!(begin > Date.now())) throw new Error("The job must begin in the future; without a time it begins at once.");
+      r.schedule_ms = begin;
+    }
     if (action === "replay") {
       n(replays, "Times sent back", (v) => { r.max_replays = v; });
       if (canary) r.canary = { first: whole(first, "The first letters") ?? 10, wait_ms: 1000 * (whole(wait, "The wait") ?? 30), percent: whole(percent, "The share") ?? 20 };
@@ -145,7 +167,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
   });
 
   // What would happen now, for what is entered now: a dry run holds for one request, with all of its options.
-  const entered = JSON.stringify([action, where, queue, exchange, key, rate, limit, replays, order, canary && [first, wait, percent]]);
+  const entered = JSON.stringify([action, where, queue, exchange, key, rate, limit, replays, order, byHeader && header, apart, at, canary && [first, wait, percent]]);
   useEffect(() => {
     setPlans(null); setProblem("");
     if ((action === "move" || action === "replay" && where === "queue") && queue === "") return;
@@ -153,7 +175,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     const t = setTimeout(() => void (async () => {
       try {
         const made: DryRun[] = [];
-        for (const r of requests()) made.push(await send<DryRun>("POST", "office/jobs?dry_run=true", r));
+        for (const [i, r] of requests().entries()) made.push(await send<DryRun>("POST", "office/jobs" + query({ dry_run: true, reveal: props.of[i]!.reveal }), r));
         if (!ended) setPlans(made);
       } catch (e) { if (!ended) setProblem(words(e)); }
     })(), 250);
@@ -170,9 +192,9 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     const all = requests();
     for (let i = 0; i < all.length; i++) {
       if (plans[i]!.count === 0) continue;
-      jobs.push(await send<Job>("POST", "office/jobs", { ...all[i], reason: why.trim(), token: plans[i]!.token, count: plans[i]!.count, ...(growth ? { allow_growth: true } : {}) }));
+      jobs.push(await send<Job>("POST", "office/jobs" + query({ reveal: props.of[i]!.reveal }), { ...all[i], reason: why.trim(), token: plans[i]!.token, count: plans[i]!.count, ...(growth ? { allow_growth: true } : {}) }));
     }
-    say(`${plural(jobs.length, "job")} began: ${actions[action].toLowerCase()} ${plural(total ?? 0, "letter")}.`);
+    say(`${plural(jobs.length, "job")} ${at ? "will begin" : "began"}: ${actions[action].toLowerCase()} ${plural(total ?? 0, "letter")}.`);
     props.close(); props.done();
     go(jobs.length === 1 ? to(["jobs", String(jobs[0]!.id)]) : "#/jobs");
   };
@@ -196,8 +218,12 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       <Check label="Try a few first" help="The job stops if too many of the first die again." value={canary} set={setCanary} />
       {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than this % die again" value={percent} set={setPercent} /></div>}
     </div>}
-    <Fold title="Order and limit"><div class="fields">
-      <Select label="Order" value={order} set={(v) => setOrder(v as "oldest")} of={[["oldest", "oldest first"], ["newest", "newest first"]]} /><Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
+    <Fold title="Order, limit and time"><div class="fields">
+      <Select label="Order" value={order} set={(v) => setOrder(v as keyof typeof orders)} of={Object.entries(orders)} />
+      {byHeader && <Text label="Header" value={header} set={setHeader} help="Numbers before texts; letters without it go last" required />}
+      <Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
+      {action !== "discard" && <Text label="Apart" value={apart} set={setApart} help="Time between two letters to one place, such as 200ms; not with a rate" />}
+      <Text label="Begin at" type="datetime-local" value={at} set={setAt} help={at && Date.parse(at) ? exact(Date.parse(at)) : "Your time; empty: at once"} />
       <Check label="Letters that arrive meanwhile too" help="Otherwise the job is refused if there are more than counted." value={growth} set={setGrowth} />
     </div></Fold>
     <Text label="Reason" value={why} set={setWhy} autofocus={props.action === "discard"} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />

@@ -79,14 +79,6 @@ export function settingsOf(r: Rule): Rule {
   return Object.fromEntries(settings.filter((k) => r[k] !== undefined).map((k) => [k, r[k]])) as unknown as Rule;
 }
 
-/** canonical is a rule as text that is the same for the same settings. */
-function canonical(v: unknown): string {
-  if (typeof v !== "object" || v === null) return JSON.stringify(v) ?? "";
-  if (Array.isArray(v)) return `[${v.map(canonical).join()}]`;
-  return `{${Object.entries(v).filter(([, x]) => x !== undefined && x !== "" && x !== 0 && x !== false && !(typeof x === "object" && x !== null && Object.keys(x).length === 0)).sort(([a], [b]) => a < b ? -1 : 1).map(([k, x]) => `${k}:${canonical(x)}`).join()}}`;
-}
-export function same(a: Rule[], b: Rule[]): boolean { return canonical(a.map(settingsOf)) === canonical(b.map(settingsOf)); }
-
 /** Entered is a rule as it is typed. */
 export interface Entered { name: string; on: boolean; queues: string; reason: string; match: Record<string, string>; where: string; action: RuleAction; after: string; factor: string; max: string; jitter: string; times: string; sends: string; target: "queue" | "exchange"; queue: string; exchange: string; key: string; parked: boolean; webhook: string; last: boolean; }
 

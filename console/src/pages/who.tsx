@@ -3,6 +3,7 @@ import { count } from "../format";
 import { to } from "../router";
 import { useApp } from "../state";
 import type { Letter, RejectedBy } from "../types";
+import { Check } from "../ui/form";
 import { Facts, Note } from "../ui/parts";
 import type { ComponentChildren } from "preact";
 
@@ -30,4 +31,18 @@ export function Masked(props: { letter: Letter; revealed: boolean; reveal(): voi
   if (!props.letter.masked) return null;
   const may = session.tags.includes("reveal"); // nobody sees masked values by another tag
   return <Note><div class="row apart"><span><b>Some values are hidden.</b> They are shown as •••, as the masks of <b class="name">{props.letter.vhost}</b> say. {may ? "If you ask for them, the audit records it." : "Who has the tag reveal sees them."}</span>{may && <button onClick={props.reveal}>Reveal</button>}</div></Note>;
+}
+
+/**
+ * Reveal lets who has the tag see what masks hide in a list, until the page is left: it says so for as long as it does, and the list stands
+ * still, since the audit records each question.
+ */
+export function Reveal(props: { on: boolean; set(on: boolean): void; again?(): void }) {
+  const { session } = useApp();
+  if (!session.tags.includes("reveal")) return null;
+  if (!props.on) return <div class="reveal"><Check label="Show what masks hide" value={false} set={props.set} /></div>;
+  return <Note kind="warn"><div class="row apart">
+    <Check label="Show what masks hide" value set={props.set} help="Hidden values are shown to you. The audit has recorded that you asked; the list stands still meanwhile." />
+    {props.again && <button type="button" onClick={props.again}>Ask again</button>}
+  </div></Note>;
 }

@@ -50,7 +50,8 @@ export function optionWords(job: Job): ComponentChildren[] {
     to_exchange: (v: string) => words.push(<>to the exchange <b class="name">{v || "(default exchange)"}</b></>),
     routing_key: (v: string) => words.push(<>with the routing key <code class="name">{v || "(empty)"}</code></>),
     rate: (v: number) => words.push(`${count(v)} a second at most`),
-    order: (v: string) => words.push(v === "newest" ? "newest first" : "oldest first"),
+    order: (v: string) => words.push(
+      job.options?.["order_by"] ? (v === "newest" ? "the highest first" : "the lowest first") : v === "newest" ? "newest first" : "oldest first"),
     order_by: (v: string) => words.push(<>in the order of <code class="name">{v}</code></>),
     limit: (v: number) => words.push(`${plural(v, "letter")} at most`),
     stagger_ms: (v: number) => words.push(`letters to one place go ${span(v)} apart`),

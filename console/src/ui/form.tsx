@@ -13,9 +13,9 @@ function Wrap(props: FieldProps & { id: string; children: ComponentChildren }) {
 }
 const described = (id: string, p: FieldProps) => ({ "aria-describedby": [p.error && id + "-e", p.help && id + "-h"].filter(Boolean).join(" ") || undefined, "aria-invalid": p.error ? "true" as const : undefined });
 
-export function Text(props: FieldProps & { value: string; set(v: string): void; type?: "text" | "password"; placeholder?: string; autofocus?: boolean; autocomplete?: string; list?: string; disabled?: boolean; required?: boolean }) {
+export function Text(props: FieldProps & { value: string; set(v: string): void; type?: "text" | "password" | "datetime-local"; placeholder?: string; autofocus?: boolean; autocomplete?: string; list?: string; disabled?: boolean; required?: boolean }) {
   const id = useId();
-  return <Wrap id={id} {...props}><input id={id} {...(props.type === "password" ? { type: "password" as const } : { list: props.list })} value={props.value} onInput={(e) => props.set(e.currentTarget.value)} placeholder={props.placeholder} autofocus={props.autofocus} autocomplete={props.autocomplete ?? "off"} spellcheck={false} disabled={props.disabled} required={props.required} {...described(id, props)} /></Wrap>;
+  return <Wrap id={id} {...props}><input id={id} {...(props.type === "password" || props.type === "datetime-local" ? { type: props.type } : { list: props.list })} value={props.value} onInput={(e) => props.set(e.currentTarget.value)} placeholder={props.placeholder} autofocus={props.autofocus} autocomplete={props.autocomplete ?? "off"} spellcheck={false} disabled={props.disabled} required={props.required} {...described(id, props)} /></Wrap>;
 }
 
 export function Area(props: FieldProps & { value: string; set(v: string): void; rows?: number; placeholder?: string }) {
