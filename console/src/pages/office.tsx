@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { p, query, raw, Refusal, send, words } from "../api";
 import { duration } from "../duration";
-import { count, exact, plural, span } from "../format";
+import { count, plural, span } from "../format";
 import { to } from "../router";
 import { may, useApp, usePoll } from "../state";
 import type { DryRun, Filter, Group, Job, JobRequest, Letters, Queue, Row } from "../types";
@@ -223,7 +223,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {byHeader && <Text label="Header" value={header} set={setHeader} help="Numbers before texts; letters without it go last" required />}
       <Text label="At most" value={limit} set={setLimit} help="letters; empty: all" />
       {action !== "discard" && <Text label="Apart" value={apart} set={setApart} help="Time between two letters to one place, such as 200ms; not with a rate" />}
-      <Text label="Begin at" type="datetime-local" value={at} set={setAt} help={at && Date.parse(at) ? exact(Date.parse(at)) : "Your time; empty: at once"} />
+      <Text label="Begin at" type="datetime-local" value={at} set={setAt} help="In your time zone; empty: at once" />
       <Check label="Letters that arrive meanwhile too" help="Otherwise the job is refused if there are more than counted." value={growth} set={setGrowth} />
     </div></Fold>
     <Text label="Reason" value={why} set={setWhy} autofocus={props.action === "discard"} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />

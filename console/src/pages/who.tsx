@@ -41,8 +41,8 @@ export function Reveal(props: { on: boolean; set(on: boolean): void; again?(): v
   const { session } = useApp();
   if (!session.tags.includes("reveal")) return null;
   if (!props.on) return <div class="reveal"><Check label="Show what masks hide" value={false} set={props.set} /></div>;
-  return <Note kind="warn"><div class="row apart">
+  return <div class="reveal"><Note kind="warn"><div class="row apart">
     <Check label="Show what masks hide" value set={props.set} help="Hidden values are shown to you. The audit has recorded that you asked; the list stands still meanwhile." />
     {props.again && <button type="button" onClick={props.again}>Ask again</button>}
-  </div></Note>;
+  </div></Note></div>;
 }
