@@ -111,13 +111,13 @@ func (h *History) summary(f *fieldWriter) {
 	}
 	f.string(headerFirstExchange, first.Exchange)
 	f.string(headerFirstQueue, first.Queue)
-	f.string(headerFirstReason, h.name(first.Reason))
+	f.string(headerFirstReason, h.ReasonName(first.Reason))
 	if h.Profile == ApsaraMQ {
 		return
 	}
 	f.string(headerLastExchange, h.LastExchange)
 	f.string(headerLastQueue, last.Queue)
-	f.string(headerLastReason, h.name(last.Reason))
+	f.string(headerLastReason, h.ReasonName(last.Reason))
 }
 
 // LongField is a header with a 64-bit integer, such as x-delivery-count.
@@ -146,7 +146,7 @@ func (h *History) appendDeaths(b []byte) []byte {
 		b = appendKey(b, "count", 'l')
 		b = binary.BigEndian.AppendUint64(b, d.Count)
 		b = appendKey(b, "reason", 'S')
-		b = appendLongString(b, h.name(d.Reason))
+		b = appendLongString(b, h.ReasonName(d.Reason))
 		b = appendKey(b, "queue", 'S')
 		b = appendLongString(b, d.Queue)
 		b = appendKey(b, "time", 'T')

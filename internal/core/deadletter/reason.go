@@ -49,8 +49,8 @@ const (
 	reject = "reject"
 )
 
-// name is the reason's name in the headers of the profile.
-func (h *History) name(r Reason) string {
+// ReasonName is the reason's name in the headers of the profile.
+func (h *History) ReasonName(r Reason) string {
 	if h.Profile == ApsaraMQ {
 		switch r {
 		case Rejected:

@@ -13,6 +13,17 @@ func RangeHeaders(headers []byte, f func(key []byte, typ byte, value []byte) boo
 	}
 }
 
+// RangeArray is RangeHeaders for the elements of an array's content.
+func RangeArray(array []byte, f func(typ byte, value []byte) bool) {
+	for len(array) > 0 {
+		content, size, err := cutValue(array[0], array[1:])
+		if err != nil || !f(array[0], content) {
+			return
+		}
+		array = array[1+size:]
+	}
+}
+
 // HeaderField finds the first field with the key in a table's content, without
 // allocating. value is as RangeHeaders gives it.
 func HeaderField(headers []byte, key string) (typ byte, value []byte, ok bool) {

@@ -19,6 +19,7 @@ type Message struct {
 	Properties            Value
 	ApplicationProperties Value
 	Bare                  []byte // properties, application-properties and body, as they came
+	Kept                  []byte // message-annotations and Bare, as they came: what a broker keeps, but for the footer
 	Body                  []byte // the sections of the body, as they came: NextSection reads them
 	BodyKind              Descriptor
 	Footer                []byte // as it came, nil if there is none
@@ -90,7 +91,7 @@ func sectionName(d Descriptor) string {
 // An error is a *DecodeError. See Check.
 func ParseMessage(b []byte) (Message, error) {
 	var m Message
-	bare, body, end := -1, -1, len(b) // offsets in b
+	kept, bare, body, end := -1, -1, -1, len(b) // offsets in b
 	for at, last := 0, uint8(0); at < len(b); {
 		d, v, rest, err := NextSection(b[at:])
 		if err != nil {
@@ -102,6 +103,9 @@ func ParseMessage(b []byte) (Message, error) {
 			return Message{}, sectionError(d, ErrSection)
 		}
 		last = place
+		if place >= 3 && place <= bodyPlace && kept < 0 {
+			kept = at
+		}
 		if place >= 4 && place <= bodyPlace && bare < 0 {
 			bare = at
 		}
@@ -124,6 +128,9 @@ func ParseMessage(b []byte) (Message, error) {
 			}
 		}
 		at = len(b) - len(rest)
+	}
+	if kept >= 0 {
+		m.Kept = b[kept:end:end]
 	}
 	if bare >= 0 {
 		m.Bare = b[bare:end:end]

@@ -193,6 +193,12 @@ func (v Value) Type() Type {
 // IsNull reports whether the value is null or none: both mean the same to a field (1.4).
 func (v Value) IsNull() bool { return v.descriptors == nil && v.code <= codeNull }
 
+// IsConstant reports whether the format code alone is the value: there are such codes for null, true, false, 0 and the empty
+// list. An array of them takes no octets for its elements, however many there are.
+func (v Value) IsConstant() bool {
+	return v.descriptors == nil && v.code != 0 && fixedWidth(v.code) == 0
+}
+
 // Len returns how many values a list, a map (keys and values) or an array has; 0 of all others.
 func (v Value) Len() int {
 	if v.descriptors == nil && (v.code >= codeList8) {

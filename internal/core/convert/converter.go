@@ -1,0 +1,341 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/amqp10"
+)
+
+// converter collects the AMQP 0-9-1 properties of a message of AMQP 1.0. A short string that is nil is not there.
+type converter struct {
+	in *Incoming
+
+	contentType, contentEncoding  []byte
+	correlationID, replyTo        []byte
+	messageID, userID, typ, appID []byte
+	persistent                    bool
+	hasPriority, hasTTL, hasTime  bool
+	priority                      uint8
+	ttl                           uint64 // milliseconds
+	time                          int64  // seconds since 1970
+}
+
+// end makes a header of the bytes that values has beyond those of in.values.
+func (c *converter) end(key, values []byte) {
+	c.in.headers = append(c.in.headers, header{key, len(c.in.values), len(values)})
+	c.in.values = values
+}
+
+// add makes a header of a value, unless AMQP 0-9-1 has no such value.
+func (c *converter) add(key []byte, v *amqp10.Value) {
+	if values, ok := appendField(c.in.values, v, 1); ok {
+		c.end(key, values)
+	}
+}
+
+// annotations reads the message-annotations: what they say of properties, and headers.
+func (c *converter) annotations(section amqp10.Value) error {
+	if section.IsNull() {
+		return nil
+	}
+	items := section.Underlying().Items()
+	for k, ok := items.Next(); ok; k, ok = items.Next() {
+		key, ok := k.Symbol()
+		if !ok || !isX(key) {
+			return reserved(k)
+		}
+		v, _ := items.Next()
+		if err := c.annotation(key, &v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *converter) annotation(key []byte, v *amqp10.Value) error {
+	switch string(key) {
+	case annotationCC:
+		return c.cc(v)
+	case annotationReceived:
+		if ms, ok := v.Timestamp(); ok {
+			c.end(keyReceived, binary.BigEndian.AppendUint64(append(c.in.values, 'l'), uint64(ms)))
+			return nil
+		}
+	case annotationDeaths:
+		if values, ok := appendDeaths(c.in.values, v); ok {
+			c.end(keyDeath, values)
+		}
+		return nil
+	case annotationExchange, annotationKey, headerDeath: // the broker's own
+		return nil
+	case annotationType:
+		c.typ = shortText(v)
+	case annotationDelivery:
+		mode, ok := v.Uint64()
+		c.persistent = ok && v.Type() == amqp10.TypeUbyte && mode == 2
+	case annotationPriority:
+		if p, ok := v.Int64(); ok && p >= 0 && p <= math.MaxUint8 {
+			c.priority, c.hasPriority = uint8(p), true
+		}
+	case annotationExpires:
+		if s, ok := v.Text(); ok {
+			if ms, err := strconv.ParseUint(string(s), 10, 63); err == nil && ms <= maxTTL {
+				c.ttl, c.hasTTL = ms, true
+			}
+		}
+	}
+	if len(key) <= math.MaxUint8 && !bytes.HasPrefix(key, basic) {
+		c.add(key, v)
+	}
+	return nil
+}
+
+// maxTTL is ten years in milliseconds (DL-8.3).
+const maxTTL = 315360000000
+
+var basic = []byte(basicPrefix)
+
+// cc makes the header CC of an annotation x-cc.
+func (c *converter) cc(v *amqp10.Value) error {
+	if v.Type() != amqp10.TypeList {
+		return &CCError{v.Type()}
+	}
+	items := v.Items()
+	for key, ok := items.Next(); ok; key, ok = items.Next() {
+		if key.Type() != amqp10.TypeString {
+			return &CCError{key.Type()}
+		}
+	}
+	c.add(keyCC, v)
+	return nil
+}
+
+// properties reads the section properties. It has to be decoded once more since Message.Check did: nothing is kept of that.
+func (c *converter) properties(section amqp10.Value) error {
+	if section.IsNull() {
+		return nil
+	}
+	var p amqp10.Properties
+	if err := p.Decode(section); err != nil {
+		return err
+	}
+	in := c.in
+	in.UserID, in.To, in.Subject = p.UserID, p.To, p.Subject
+	c.messageID = c.id(&p.MessageID, textMessageID, keyMessageID)
+	c.correlationID = c.id(&p.CorrelationID, textCorrelationID, keyCorrelationID)
+	if utf8.Valid(p.UserID) && bytes.IndexByte(p.UserID, 0) < 0 {
+		c.userID = short(p.UserID)
+	}
+	c.replyTo = c.reply(short(p.ReplyTo))
+	c.contentType, c.contentEncoding, c.appID = short(p.ContentType), short(p.ContentEncoding), short(p.GroupID)
+	c.time, c.hasTime = p.CreationTime.Value/1000, p.CreationTime.Set
+	return nil
+}
+
+// short is the string, or nil if it is no short string.
+func short(s []byte) []byte {
+	if len(s) > math.MaxUint8 {
+		return nil
+	}
+	return s
+}
+
+// shortText is a value as a short string, or nil if it is none.
+func shortText(v *amqp10.Value) []byte {
+	var s []byte
+	switch v.Type() {
+	case amqp10.TypeString:
+		s, _ = v.Text()
+	case amqp10.TypeSymbol:
+		s, _ = v.Symbol()
+	case amqp10.TypeBinary:
+		if s, _ = v.Binary(); !utf8.Valid(s) {
+			return nil
+		}
+	}
+	return short(s)
+}
+
+// id is a message-id as a short string, or nil if it is none: then there is a header for what it is.
+func (c *converter) id(v *amqp10.Value, text int, key []byte) []byte {
+	b := c.in.texts[text][:0]
+	switch v.Type() {
+	case amqp10.TypeUUID:
+		id, _ := v.UUID()
+		b = appendURN(b, &id)
+	case amqp10.TypeUlong:
+		n, _ := v.Uint64()
+		b = strconv.AppendUint(b, n, 10)
+	case amqp10.TypeBinary:
+		s, _ := v.Binary()
+		c.end(key, appendLong(append(c.in.values, 'x'), s))
+		return nil
+	case amqp10.TypeString:
+		s, _ := v.Text()
+		if len(s) > math.MaxUint8 {
+			c.end(key, appendLong(append(c.in.values, 'S'), s))
+			return nil
+		}
+		return s
+	default:
+		return nil
+	}
+	c.in.texts[text] = b
+	return b
+}
+
+// appendURN appends a uuid as RabbitMQ writes it in AMQP 0-9-1.
+func appendURN(dst []byte, id *[16]byte) []byte {
+	dst = append(dst, urn...)
+	for i, end := range [...]int{4, 6, 8, 10, 16} {
+		if i > 0 {
+			dst = append(dst, '-')
+		}
+		begin := [...]int{0, 4, 6, 8, 10}[i]
+		dst = hex.AppendEncode(dst, id[begin:end])
+	}
+	return dst
+}
+
+const urn = "urn:uuid:"
+
+// reply is the name of the queue in an address of a queue. Other addresses stay what they are.
+func (c *converter) reply(address []byte) []byte {
+	name, ok := bytes.CutPrefix(address, []byte(queues))
+	if !ok {
+		return address
+	}
+	b := c.in.texts[textReplyTo][:0]
+	for len(name) > 0 {
+		if name[0] != '%' {
+			b, name = append(b, name[0]), name[1:]
+			continue
+		}
+		var octet [1]byte
+		if len(name) < 3 {
+			return nil
+		}
+		if _, err := hex.Decode(octet[:], name[1:3]); err != nil {
+			return nil
+		}
+		b, name = append(b, octet[0]), name[3:]
+	}
+	if c.in.texts[textReplyTo] = b; !utf8.Valid(b) {
+		return nil
+	}
+	return b
+}
+
+// applicationProperties makes headers of the application-properties. CC and BCC would be routing keys of the message: those of
+// AMQP 1.0 are in its annotation x-cc only.
+func (c *converter) applicationProperties(section amqp10.Value) {
+	if section.IsNull() {
+		return
+	}
+	items := section.Underlying().Items()
+	for k, ok := items.Next(); ok; k, ok = items.Next() {
+		v, _ := items.Next()
+		key, ok := k.Text()
+		if ok && len(key) <= math.MaxUint8 && string(key) != headerCC && string(key) != headerBCC {
+			c.add(key, &v)
+		}
+	}
+}
+
+// header reads the section header: what it says goes before what annotations say.
+func (c *converter) header(section amqp10.Value) error {
+	if section.IsNull() {
+		return nil
+	}
+	var h amqp10.Header
+	if err := h.Decode(section); err != nil {
+		return err
+	}
+	if !section.Underlying().At(0).IsNull() {
+		c.persistent = h.Durable
+	}
+	if h.Priority.Set {
+		c.priority, c.hasPriority = h.Priority.Value, true
+	}
+	if h.TTL.Set {
+		c.ttl, c.hasTTL = uint64(h.TTL.Value), true
+	}
+	return nil
+}
+
+// write writes the properties in canonical form.
+func (c *converter) write() {
+	w := propertyWriter{b: append(c.in.Raw, 0, 0)}
+	w.short(amqp091.FlagContentType, c.contentType)
+	w.short(amqp091.FlagContentEncoding, c.contentEncoding)
+	if len(c.in.headers) > 0 {
+		w.flags |= amqp091.FlagHeaders
+		w.headers(c.in)
+	}
+	w.octet(amqp091.FlagDeliveryMode, 2, c.persistent)
+	w.octet(amqp091.FlagPriority, c.priority, c.hasPriority)
+	w.short(amqp091.FlagCorrelationID, c.correlationID)
+	w.short(amqp091.FlagReplyTo, c.replyTo)
+	if c.hasTTL {
+		w.flags |= amqp091.FlagExpiration
+		at := len(w.b)
+		w.b = strconv.AppendUint(append(w.b, 0), c.ttl, 10)
+		w.b[at] = byte(len(w.b) - at - 1)
+	}
+	w.short(amqp091.FlagMessageID, c.messageID)
+	if c.hasTime {
+		w.flags |= amqp091.FlagTimestamp
+		w.b = binary.BigEndian.AppendUint64(w.b, uint64(c.time))
+	}
+	w.short(amqp091.FlagType, c.typ)
+	w.short(amqp091.FlagUserID, c.userID)
+	w.short(amqp091.FlagAppID, c.appID)
+	binary.BigEndian.PutUint16(w.b, w.flags)
+	c.in.Raw = w.b
+}
+
+// propertyWriter appends properties in their order.
+type propertyWriter struct {
+	b     []byte
+	flags uint16
+}
+
+func (w *propertyWriter) short(flag uint16, s []byte) {
+	if s != nil {
+		w.flags |= flag
+		w.b = append(append(w.b, byte(len(s))), s...)
+	}
+}
+
+func (w *propertyWriter) octet(flag uint16, v uint8, has bool) {
+	if has {
+		w.flags |= flag
+		w.b = append(w.b, v)
+	}
+}
+
+// headers writes the table, sorted; of equal keys the first counts (DL-6.15).
+func (w *propertyWriter) headers(in *Incoming) {
+	at := len(w.b)
+	w.b = append(w.b, 0, 0, 0, 0)
+	slices.SortStableFunc(in.headers, func(a, b header) int { return bytes.Compare(a.key, b.key) })
+	for i := range in.headers {
+		h := &in.headers[i]
+		if i > 0 && bytes.Equal(h.key, in.headers[i-1].key) {
+			continue
+		}
+		w.b = append(append(w.b, byte(len(h.key))), h.key...)
+		w.b = append(w.b, in.values[h.begin:h.end]...)
+	}
+	putSize(w.b, at)
+}
+
+// putSize writes at the place at how many bytes follow these four.
+func putSize(b []byte, at int) { binary.BigEndian.PutUint32(b[at:], uint32(len(b)-at-4)) }
