@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"bartleby.mq/internal/wire/amqp091"
@@ -105,12 +106,12 @@ var basic = []byte(basicPrefix)
 // cc makes the header CC of an annotation x-cc.
 func (c *converter) cc(v *amqp10.Value) error {
 	if v.Type() != amqp10.TypeList {
-		return &CCError{v.Type()}
+		return &CCError{printed(*v)}
 	}
 	items := v.Items()
 	for key, ok := items.Next(); ok; key, ok = items.Next() {
 		if key.Type() != amqp10.TypeString {
-			return &CCError{key.Type()}
+			return &CCError{printed(*v)}
 		}
 	}
 	c.add(keyCC, v)
@@ -206,7 +207,8 @@ func appendURN(dst []byte, id *[16]byte) []byte {
 
 const urn = "urn:uuid:"
 
-// reply is the name of the queue in an address of a queue. Other addresses stay what they are.
+// reply is the name of the queue in an address of a queue, or nil if the address is not encoded as it has to be. Other
+// addresses stay what they are.
 func (c *converter) reply(address []byte) []byte {
 	name, ok := bytes.CutPrefix(address, []byte(queues))
 	if !ok {
@@ -214,12 +216,12 @@ func (c *converter) reply(address []byte) []byte {
 	}
 	b := c.in.texts[textReplyTo][:0]
 	for len(name) > 0 {
-		if name[0] != '%' {
-			b, name = append(b, name[0]), name[1:]
+		if c := name[0]; isUnreserved(c) || strings.IndexByte("!$&'()*+,;=:@", c) >= 0 {
+			b, name = append(b, c), name[1:]
 			continue
 		}
 		var octet [1]byte
-		if len(name) < 3 {
+		if name[0] != '%' || len(name) < 3 {
 			return nil
 		}
 		if _, err := hex.Decode(octet[:], name[1:3]); err != nil {

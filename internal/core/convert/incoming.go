@@ -1,10 +1,6 @@
 package convert
 
 import (
-	"errors"
-	"fmt"
-	"strconv"
-
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
@@ -47,25 +43,6 @@ const keptMemory = 1 << 16
 
 // keptHeaders is the same in headers.
 const keptHeaders = 1 << 10
-
-// ErrNoBody is the refusal of a message without a body (3.2).
-var ErrNoBody = errors.New("missing_amqp_message_body")
-
-// A ReservedKeyError is the refusal of a key of message-annotations or delivery-annotations that does not begin with "x-": all
-// others are reserved (3.2.10).
-type ReservedKeyError struct{ Key string }
-
-// Error names the key, as RabbitMQ does.
-func (e *ReservedKeyError) Error() string { return "{reserved_annotation_key," + e.Key + "}" }
-
-// A CCError is the refusal of an annotation x-cc that is no list of strings. The type is that of what is wrong: its own, or that
-// of something in the list.
-type CCError struct{ Type amqp10.Type }
-
-// Error begins as RabbitMQ's description does, which has the value instead of its type.
-func (e *CCError) Error() string {
-	return fmt.Sprintf("bad value for 'x-cc' message-annotation: %v", e.Type)
-}
 
 // Annotations that are more than headers.
 const (
@@ -163,13 +140,7 @@ func checkKeys(section amqp10.Value) error {
 	return nil
 }
 
-func reserved(key amqp10.Value) error {
-	if s, ok := key.Symbol(); ok {
-		return &ReservedKeyError{string(s)}
-	}
-	n, _ := key.Uint64()
-	return &ReservedKeyError{strconv.FormatUint(n, 10)}
-}
+func reserved(key amqp10.Value) error { return &ReservedKeyError{printed(key)} }
 
 // isX says whether a key is one of annotations and of headers that are annotations.
 func isX[S ~string | ~[]byte](key S) bool {

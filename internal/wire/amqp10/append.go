@@ -250,6 +250,14 @@ func (v Value) Append(dst []byte) []byte {
 	return append(dst, v.content...)
 }
 
+// Size returns how many octets Append appends.
+func (v Value) Size() int {
+	if v.code == 0 {
+		return 1
+	}
+	return len(v.descriptors) + 1 + sizeWidth(v.code) + len(v.content)
+}
+
 // MustValue returns the value that b is, which the caller has encoded, to be a field of a struct. It panics if
 // b is anything else than one value: bytes of a peer are for ReadValue.
 func MustValue(b []byte) Value {
