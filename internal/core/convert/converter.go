@@ -16,7 +16,8 @@ import (
 
 // converter collects the AMQP 0-9-1 properties of a message of AMQP 1.0. A short string that is nil is not there.
 type converter struct {
-	in *Incoming
+	in   *Incoming
+	size int // of the headers
 
 	contentType, contentEncoding  []byte
 	correlationID, replyTo        []byte
@@ -28,14 +29,28 @@ type converter struct {
 	time                          int64  // seconds since 1970
 }
 
-// end makes a header of the bytes that values has beyond those of in.values.
+// maxHeaders is how many bytes the headers of one message may take up, CC not counted: a client of AMQP 0-9-1 gets all of them in
+// one frame, and there the frame of a publish limits them. What has no room is left out; clients of AMQP 1.0 get it.
+const maxHeaders = 120 << 10
+
+// end makes a header of the bytes that values has beyond those of in.values, if there is room.
 func (c *converter) end(key, values []byte) {
+	if size := 1 + len(key) + len(values) - len(c.in.values); c.size+size <= maxHeaders {
+		c.size += size
+		c.keep(key, values)
+	}
+}
+
+func (c *converter) keep(key, values []byte) {
 	c.in.headers = append(c.in.headers, header{key, len(c.in.values), len(values)})
 	c.in.values = values
 }
 
 // add makes a header of a value, unless AMQP 0-9-1 has no such value.
 func (c *converter) add(key []byte, v *amqp10.Value) {
+	if v.Size() > maxHeaders { // it may become a little shorter, and that is not worth a copy of whatever comes
+		return
+	}
 	if values, ok := appendField(c.in.values, v, 1); ok {
 		c.end(key, values)
 	}
@@ -70,6 +85,9 @@ func (c *converter) annotation(key []byte, v *amqp10.Value) error {
 			return nil
 		}
 	case annotationDeaths:
+		if v.Size() > maxHeaders {
+			return nil
+		}
 		if values, ok := appendDeaths(c.in.values, v); ok {
 			c.end(keyDeath, values)
 		}
@@ -114,7 +132,9 @@ func (c *converter) cc(v *amqp10.Value) error {
 			return &CCError{printed(*v)}
 		}
 	}
-	c.add(keyCC, v)
+	if values, ok := appendField(c.in.values, v, 1); ok {
+		c.keep(keyCC, values) // the message is routed by it
+	}
 	return nil
 }
 
@@ -175,13 +195,14 @@ func (c *converter) id(v *amqp10.Value, text int, key []byte) []byte {
 		n, _ := v.Uint64()
 		b = strconv.AppendUint(b, n, 10)
 	case amqp10.TypeBinary:
-		s, _ := v.Binary()
-		c.end(key, appendLong(append(c.in.values, 'x'), s))
+		if s, _ := v.Binary(); len(s) <= maxHeaders {
+			c.end(key, appendLong(append(c.in.values, 'x'), s))
+		}
 		return nil
 	case amqp10.TypeString:
 		s, _ := v.Text()
 		if len(s) > math.MaxUint8 {
-			c.end(key, appendLong(append(c.in.values, 'S'), s))
+			c.add(key, v)
 			return nil
 		}
 		return s
@@ -211,8 +232,11 @@ const urn = "urn:uuid:"
 // addresses stay what they are.
 func (c *converter) reply(address []byte) []byte {
 	name, ok := bytes.CutPrefix(address, []byte(queues))
-	if !ok {
+	switch {
+	case !ok:
 		return address
+	case len(name) == 0:
+		return name
 	}
 	b := c.in.texts[textReplyTo][:0]
 	for len(name) > 0 {
