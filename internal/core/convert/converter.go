@@ -57,17 +57,14 @@ func (c *converter) add(key []byte, v *amqp10.Value) {
 }
 
 // annotations reads the message-annotations: what they say of properties, and headers.
-func (c *converter) annotations(section amqp10.Value) error {
-	if section.IsNull() {
-		return nil
-	}
-	items := section.Underlying().Items()
-	for k, ok := items.Next(); ok; k, ok = items.Next() {
+func (c *converter) annotations(section *amqp10.Value) error {
+	items := section.ItemsBelow()
+	var k, v amqp10.Value
+	for items.Read(&k) && items.Read(&v) {
 		key, ok := k.Symbol()
 		if !ok || !isX(key) {
 			return reserved(k)
 		}
-		v, _ := items.Next()
 		if err := c.annotation(key, &v); err != nil {
 			return err
 		}
@@ -138,26 +135,42 @@ func (c *converter) cc(v *amqp10.Value) error {
 	return nil
 }
 
-// properties reads the section properties. It has to be decoded once more since Message.Check did: nothing is kept of that.
-func (c *converter) properties(section amqp10.Value) error {
-	if section.IsNull() {
-		return nil
-	}
-	var p amqp10.Properties
-	if err := p.Decode(section); err != nil {
-		return err
-	}
+// properties reads the section properties. Message.Check has looked at the types of its fields.
+func (c *converter) properties(section *amqp10.Value) {
 	in := c.in
-	in.UserID, in.To, in.Subject = p.UserID, p.To, p.Subject
-	c.messageID = c.id(&p.MessageID, textMessageID, keyMessageID)
-	c.correlationID = c.id(&p.CorrelationID, textCorrelationID, keyCorrelationID)
-	if utf8.Valid(p.UserID) && bytes.IndexByte(p.UserID, 0) < 0 {
-		c.userID = short(p.UserID)
+	items := section.ItemsBelow()
+	place := amqp10.PropertyMessageID
+	var v amqp10.Value
+	for items.Read(&v) {
+		if !v.IsNull() {
+			switch place {
+			case amqp10.PropertyMessageID:
+				c.messageID = c.id(&v, textMessageID, keyMessageID)
+			case amqp10.PropertyUserID:
+				if in.UserID, _ = v.Binary(); utf8.Valid(in.UserID) && bytes.IndexByte(in.UserID, 0) < 0 {
+					c.userID = short(in.UserID)
+				}
+			case amqp10.PropertyTo:
+				in.To, _ = v.Text()
+			case amqp10.PropertySubject:
+				in.Subject, _ = v.Text()
+			case amqp10.PropertyReplyTo:
+				c.replyTo = c.reply(shortText(&v))
+			case amqp10.PropertyCorrelationID:
+				c.correlationID = c.id(&v, textCorrelationID, keyCorrelationID)
+			case amqp10.PropertyContentType:
+				c.contentType = shortText(&v)
+			case amqp10.PropertyContentEncoding:
+				c.contentEncoding = shortText(&v)
+			case amqp10.PropertyCreationTime:
+				ms, _ := v.Timestamp()
+				c.time, c.hasTime = ms/1000, true
+			case amqp10.PropertyGroupID:
+				c.appID = shortText(&v)
+			}
+		}
+		place++
 	}
-	c.replyTo = c.reply(short(p.ReplyTo))
-	c.contentType, c.contentEncoding, c.appID = short(p.ContentType), short(p.ContentEncoding), short(p.GroupID)
-	c.time, c.hasTime = p.CreationTime.Value/1000, p.CreationTime.Set
-	return nil
 }
 
 // short is the string, or nil if it is no short string.
@@ -261,13 +274,10 @@ func (c *converter) reply(address []byte) []byte {
 
 // applicationProperties makes headers of the application-properties. CC and BCC would be routing keys of the message: those of
 // AMQP 1.0 are in its annotation x-cc only.
-func (c *converter) applicationProperties(section amqp10.Value) {
-	if section.IsNull() {
-		return
-	}
-	items := section.Underlying().Items()
-	for k, ok := items.Next(); ok; k, ok = items.Next() {
-		v, _ := items.Next()
+func (c *converter) applicationProperties(section *amqp10.Value) {
+	items := section.ItemsBelow()
+	var k, v amqp10.Value
+	for items.Read(&k) && items.Read(&v) {
 		key, ok := k.Text()
 		if ok && len(key) <= math.MaxUint8 && string(key) != headerCC && string(key) != headerBCC {
 			c.add(key, &v)
@@ -276,24 +286,20 @@ func (c *converter) applicationProperties(section amqp10.Value) {
 }
 
 // header reads the section header: what it says goes before what annotations say.
-func (c *converter) header(section amqp10.Value) error {
-	if section.IsNull() {
-		return nil
+func (c *converter) header(section *amqp10.Value) {
+	items := section.ItemsBelow()
+	var v amqp10.Value
+	if items.Read(&v) && !v.IsNull() {
+		c.persistent, _ = v.Bool()
 	}
-	var h amqp10.Header
-	if err := h.Decode(section); err != nil {
-		return err
+	if items.Read(&v) && !v.IsNull() {
+		p, _ := v.Uint64()
+		c.priority, c.hasPriority = uint8(p), true
 	}
-	if !section.Underlying().At(0).IsNull() {
-		c.persistent = h.Durable
+	if items.Read(&v) && !v.IsNull() {
+		c.ttl, _ = v.Uint64()
+		c.hasTTL = true
 	}
-	if h.Priority.Set {
-		c.priority, c.hasPriority = h.Priority.Value, true
-	}
-	if h.TTL.Set {
-		c.ttl, c.hasTTL = uint64(h.TTL.Value), true
-	}
-	return nil
 }
 
 // write writes the properties in canonical form.

@@ -80,21 +80,17 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	if m.BodyKind == 0 {
 		return ErrNoBody
 	}
-	if err := checkKeys(m.DeliveryAnnotations); err != nil {
+	if err := checkKeys(&m.DeliveryAnnotations); err != nil {
 		return err
 	}
 	dst.reset()
 	c := converter{in: dst}
-	if err := c.annotations(m.MessageAnnotations); err != nil {
+	if err := c.annotations(&m.MessageAnnotations); err != nil {
 		return err
 	}
-	if err := c.properties(m.Properties); err != nil {
-		return err
-	}
-	c.applicationProperties(m.ApplicationProperties)
-	if err := c.header(m.Header); err != nil {
-		return err
-	}
+	c.properties(&m.Properties)
+	c.applicationProperties(&m.ApplicationProperties)
+	c.header(&m.Header)
 	content, single := Content(m)
 	if !single {
 		c.typ, content = amqp10Type, m.Body
@@ -103,12 +99,9 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	dst.Sections = message.Sections{Head: m.Kept[:head:head], Tail: m.Footer}
 	dst.Body = content
 	c.write()
-	props, err := amqp091.ParseProps(dst.Raw)
-	if err != nil { // impossible: the converter writes nothing else
-		return err
-	}
-	dst.Props = props
-	return nil
+	var err error
+	dst.Props, err = amqp091.ParseProps(dst.Raw)
+	return err // never: the converter writes nothing else
 }
 
 func (in *Incoming) reset() {
@@ -126,16 +119,13 @@ func (in *Incoming) reset() {
 }
 
 // checkKeys refuses reserved keys of a section with annotations. A section that is none has no keys.
-func checkKeys(section amqp10.Value) error {
-	if section.IsNull() {
-		return nil
-	}
-	items := section.Underlying().Items()
-	for key, ok := items.Next(); ok; key, ok = items.Next() {
-		if s, ok := key.Symbol(); !ok || !isX(s) {
-			return reserved(key)
+func checkKeys(section *amqp10.Value) error {
+	items := section.ItemsBelow()
+	var k, v amqp10.Value
+	for items.Read(&k) && items.Read(&v) {
+		if key, ok := k.Symbol(); !ok || !isX(key) {
+			return reserved(k)
 		}
-		items.Next()
 	}
 	return nil
 }

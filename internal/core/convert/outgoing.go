@@ -67,8 +67,8 @@ func (o *outgoing) sections(dst []byte) (head, body, tail []byte) {
 	if annotated {
 		bare = rest
 		items := v.Underlying().Items()
-		for key, ok := items.Next(); ok; key, ok = items.Next() {
-			value, _ := items.Next()
+		var key, value amqp10.Value
+		for items.Read(&key) && items.Read(&value) {
 			if name, ok := key.Symbol(); !ok || !o.replaces(name) {
 				o.w.b, o.w.n = value.Append(key.Append(o.w.b)), o.w.n+2
 			}
@@ -186,8 +186,8 @@ func (o *outgoing) history(h *deadletter.History) {
 func (o *outgoing) merge() {
 	o.merged = make(map[string]bool, o.d.Annotations.Len()/2)
 	items := o.d.Annotations.Items()
-	for k, ok := items.Next(); ok; k, ok = items.Next() {
-		v, _ := items.Next()
+	var k, v amqp10.Value
+	for items.Read(&k) && items.Read(&v) {
 		key := shortText(&k)
 		if !isX(key) || !isASCII(key) || o.replaces(key) {
 			continue

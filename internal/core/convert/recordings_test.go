@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -199,6 +201,60 @@ func TestDL14_5_MessagesOfAMQP10ReadOver091(t *testing.T) {
 	}
 }
 
+// TestDL14_5_DeadMessagesOfAMQP10ReadOver091: their ttl is an original-expiration, and what a client has sent as x-opt-deaths
+// gives way to x-death.
+func TestDL14_5_DeadMessagesOfAMQP10ReadOver091(t *testing.T) {
+	seen := 0
+	for _, r := range readRecordings(t) {
+		if r.Message == nil || r.Journey != rejected && r.Journey != expired {
+			continue
+		}
+		seen++
+		want, err := amqp091.DecodeProps(r.Properties091)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, _ := want.Headers.Get("x-death")
+		at, _ := list.(amqp091.Array)[0].(amqp091.Table).Get("time")
+		in, err := r.sent(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ttl, err := strconv.ParseInt(string(in.Props.Expiration), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		none := ""
+		edit := amqp091.PropsEdit{Set: r.death(int64(at.(amqp091.Timestamp))*1000, ttl).Headers(), Expiration: &none}
+		if r.Quorum && r.Journey == rejected { // DL-11.2, as broker.RenderProps writes them
+			edit.Set = append([]amqp091.RawField{deadletter.LongField("x-acquired-count", 1)}, edit.Set...)
+			at := slices.IndexFunc(edit.Set, func(f amqp091.RawField) bool { return f.Key > "x-delivery-count" })
+			edit.Set = slices.Insert(edit.Set, at, deadletter.LongField("x-delivery-count", 1))
+		}
+		got := amqp091.AppendProps(nil, in.Raw, &in.Props, &edit)
+		if !bytes.Equal(got, r.Properties091) {
+			shown, _ := amqp091.DecodeProps(got)
+			t.Errorf("%s: RabbitMQ -, here +:\n%s", r.Name, cmp.Diff(want, shown))
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d recordings", seen)
+	}
+}
+
+// death is the history of a message that has died at this time, if it had this ttl.
+func (r *recording) death(at, ttl int64) *deadletter.History {
+	reason := deadletter.Rejected
+	if r.Journey == expired {
+		reason = deadletter.Expired
+	}
+	h := &deadletter.History{}
+	h.Record(&deadletter.Event{
+		Queue: "source", Reason: reason, Time: at, Expiration: ttl, Keys: []string{"source"}, NextKeys: []string{"dead"}, KeysReplaced: true,
+	})
+	return h
+}
+
 // history is that of the recording's message when it is read by AMQP 1.0, with the times that RabbitMQ has written down.
 func (r *recording) history(t *testing.T, ttl int64) *deadletter.History {
 	t.Helper()
@@ -217,15 +273,7 @@ func (r *recording) history(t *testing.T, ttl int64) *deadletter.History {
 	if !ok {
 		t.Fatal("no time of death")
 	}
-	reason := deadletter.Rejected
-	if r.Journey == expired {
-		reason = deadletter.Expired
-	}
-	h := &deadletter.History{}
-	h.Record(&deadletter.Event{
-		Queue: "source", Reason: reason, Time: at, Expiration: ttl, Keys: []string{"source"}, NextKeys: []string{"dead"}, KeysReplaced: true,
-	})
-	return h
+	return r.death(at, ttl)
 }
 
 // counts are what the queue counts about the message (DL-11.3).

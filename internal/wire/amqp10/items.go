@@ -24,7 +24,10 @@ func (v Value) Items() Items {
 	return v.items()
 }
 
-// items is Items for what is below the descriptors.
+// ItemsBelow is Items for what is below the descriptors, as what is in a section.
+func (v *Value) ItemsBelow() Items { return v.items() }
+
+// items is ItemsBelow.
 func (v *Value) items() Items {
 	if v.code < codeList8 {
 		return Items{}
@@ -48,7 +51,10 @@ func (it *Items) Next() (v Value, ok bool) {
 	return v, true
 }
 
-// next is Next into a Value that the caller has.
+// Read is Next into a Value that the caller has, which saves copies of it where many are read.
+func (it *Items) Read(v *Value) bool { return it.next(v) }
+
+// next is Read.
 func (it *Items) next(v *Value) bool {
 	switch {
 	case it.err != nil:
