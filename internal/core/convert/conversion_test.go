@@ -423,7 +423,9 @@ func TestHeadersHaveABound(t *testing.T) {
 			t.Errorf("%s: the bare message is another", name)
 		}
 	}
-	keys := message10(annotations(sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 2000)...)), data("b"))
+	first := [][]byte{sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 2000)...)}
+	more := slices.Repeat([][]byte{sym("x-cc"), list(str("a"))}, 1000)
+	keys := message10(annotations(append(first, more...)...), data("b"))
 	m := parse(t, keys)
 	var in convert.Incoming
 	if err := convert.FromAMQP10(&in, &m); err != nil {

@@ -22,7 +22,7 @@ type converter struct {
 	contentType, contentEncoding  []byte
 	correlationID, replyTo        []byte
 	messageID, userID, typ, appID []byte
-	persistent                    bool
+	persistent, hasCC             bool
 	hasPriority, hasTTL, hasTime  bool
 	priority                      uint8
 	ttl                           uint64 // milliseconds
@@ -118,8 +118,12 @@ const maxTTL = 315360000000
 
 var basic = []byte(basicPrefix)
 
-// cc makes the header CC of an annotation x-cc.
+// cc makes the header CC of the annotation x-cc. Of several the first counts.
 func (c *converter) cc(v *amqp10.Value) error {
+	if c.hasCC {
+		return nil
+	}
+	c.hasCC = true
 	if v.Type() != amqp10.TypeList {
 		return &CCError{printed(*v)}
 	}

@@ -17,7 +17,7 @@ import (
 	"bartleby.mq/internal/wire/amqp10"
 )
 
-// record has TestRecord ask a RabbitMQ, and write its answers to recordings:
+// rabbitmq has TestRecord ask a RabbitMQ, and write its answers to recordings:
 //
 //	go test -run TestRecord ./internal/core/convert -rabbitmq 127.0.0.1:5673
 //

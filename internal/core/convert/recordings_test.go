@@ -164,10 +164,10 @@ var differs091 = map[string]string{
 	"1.0: a value with a footer":                 "the footer is no part of the body",
 	"1.0: application-properties CC and BCC":     "headers of these names are routing keys here",
 	"1.0: properties of AMQP 0-9-1 and a header": "the header's priority is the message's: RabbitMQ shows another one than it uses",
-	"1.0: x-opt-deaths with a key too many":      "",
 }
 
 func TestDL14_5_MessagesOfAMQP10ReadOver091(t *testing.T) {
+	different := 0
 	for _, r := range readRecordings(t) {
 		if r.Message == nil || r.Properties091 == nil || r.Journey != straight {
 			continue
@@ -182,7 +182,7 @@ func TestDL14_5_MessagesOfAMQP10ReadOver091(t *testing.T) {
 			}
 			same := bytes.Equal(in.Raw, r.Properties091) && bytes.Equal(in.Body, r.Body091)
 			if why := differs091[r.Name]; why != "" {
-				if same {
+				if different++; same {
 					t.Errorf("this does not differ: %s", why)
 				}
 				return
@@ -198,6 +198,9 @@ func TestDL14_5_MessagesOfAMQP10ReadOver091(t *testing.T) {
 				t.Errorf("RabbitMQ % x %q\nhere     % x %q", r.Properties091, r.Body091, in.Raw, in.Body)
 			}
 		})
+	}
+	if different != len(differs091) {
+		t.Errorf("%d messages differ, %d are named", different, len(differs091))
 	}
 }
 

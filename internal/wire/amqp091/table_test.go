@@ -256,3 +256,28 @@ func FuzzDecodeTable(f *testing.F) {
 		}
 	})
 }
+
+func TestRangeArray(t *testing.T) {
+	array := Array{"a", int32(-1), nil, Array{true}, Table{{"k", uint8(1)}}}
+	b := AppendValue(nil, array)[5:]
+	got := Array{}
+	RangeArray(b, func(typ byte, value []byte) bool {
+		v, err := DecodeValue(typ, value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, v)
+		return true
+	})
+	if diff := cmp.Diff(array, got); diff != "" {
+		t.Error(diff)
+	}
+	for n := range len(b) { // ends where it is cut
+		RangeArray(b[:n], func(byte, []byte) bool { return true })
+	}
+	calls := 0
+	RangeArray(b, func(byte, []byte) bool { calls++; return calls < 2 })
+	if calls != 2 {
+		t.Errorf("%d calls", calls)
+	}
+}

@@ -48,7 +48,7 @@ func TestSectionsOfAMessage(t *testing.T) {
 		"header": {m.Header.Append(nil), headerPart}, "delivery-annotations": {m.DeliveryAnnotations.Append(nil), deliveryPart},
 		"message-annotations": {m.MessageAnnotations.Append(nil), annotationsPart}, "properties": {m.Properties.Append(nil), propertiesPart},
 		"application-properties": {m.ApplicationProperties.Append(nil), applicationPart}, "body": {m.Body, bodyPart}, "footer": {m.Footer, footerPart},
-		"bare message": {m.Bare, join(propertiesPart, applicationPart, bodyPart)},
+		"bare message": {m.Bare, join(propertiesPart, applicationPart, bodyPart)}, "what is kept": {m.Kept, join(annotationsPart, propertiesPart, applicationPart, bodyPart)},
 	} {
 		if !bytes.Equal(c[0], c[1]) {
 			t.Errorf("%s: got % x, want % x", name, c[0], c[1])
@@ -210,6 +210,9 @@ func FuzzParseMessage(f *testing.F) {
 		}
 		if again = append(append(again, m.Bare...), m.Footer...); !bytes.Equal(again, b) {
 			t.Fatalf("read % x, written % x", b, again)
+		}
+		if m.Kept != nil && !bytes.HasSuffix(m.Kept, m.Bare) {
+			t.Fatalf("% x is kept of % x", m.Kept, b)
 		}
 		checked := m.Check() == nil
 		for p := PropertyMessageID; p <= PropertyReplyToGroupID; p++ {

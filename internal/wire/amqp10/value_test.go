@@ -637,3 +637,24 @@ func compareWalk(t *testing.T, v Value) {
 		t.Fatalf("%d of %d items: %v", n, v.Len(), items.Err())
 	}
 }
+
+func TestSizeAndConstants(t *testing.T) {
+	constant := 0
+	for _, b := range [][]byte{
+		{codeNull}, {codeTrue}, {codeUint0}, {codeUlong0}, {codeList0}, {codeBoolean, 1}, AppendString(nil, ""), AppendString(nil, strings.Repeat("x", 300)),
+		AppendUlong(nil, 1<<40), AppendData(nil, []byte("b")), AppendUUID(nil, [16]byte{}), {0, codeSmallUlong, 7, codeTrue},
+	} {
+		v := MustValue(b)
+		if v.Size() != len(b) {
+			t.Errorf("% x: size %d", b, v.Size())
+		}
+		if v.IsConstant() != (len(b) == 1) {
+			t.Errorf("% x is constant: %t", b, v.IsConstant())
+		} else if v.IsConstant() {
+			constant++
+		}
+	}
+	if none := (Value{}); constant != 5 || none.Size() != 1 || none.IsConstant() {
+		t.Errorf("%d constants", constant)
+	}
+}
