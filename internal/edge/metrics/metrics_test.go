@@ -355,3 +355,26 @@ func TestDeadLettersOfAQueue(t *testing.T) {
 		t.Errorf("of all queues: %v, want one rejected and routed among 32", total)
 	}
 }
+
+// A queue whose policy sets a breaker says whether it is open. Others have no such series.
+func TestBreakersOfQueues(t *testing.T) {
+	n := start(t)
+	for name, kind := range map[string]string{"c": "classic", "q": "quorum", "plain": "classic"} {
+		n.declare(n.link, name, arg("x-queue-type", kind))
+	}
+	definition := topology.Definition{"dead-letter-breaker": map[string]any{"deaths": int64(1), "percent": int64(1), "window": int64(3600_000)}}
+	if _, err := n.b.PutPolicy("/", topology.PolicyDecl{Name: "p", Pattern: "^[cq]$", Definition: definition}, false); err != nil {
+		t.Fatal(err)
+	}
+	const name = "bartleby_queue_breaker_open"
+	n.has(n.scrape("/metrics/per-object"), name, map[string]float64{"queue=c,vhost=/": 0, "queue=q,vhost=/": 0})
+	for _, queue := range []string{"c", "q"} {
+		n.publish("", queue)
+		n.reject(queue)
+	}
+	n.has(n.scrape("/metrics/detailed?family=dead_letters"), name, map[string]float64{"queue=c,vhost=/": 1, "queue=q,vhost=/": 1})
+	if _, err := n.link.CloseBreaker("q"); err != nil {
+		t.Fatal(err)
+	}
+	n.has(n.scrape("/metrics/per-object"), name, map[string]float64{"queue=c,vhost=/": 1, "queue=q,vhost=/": 0})
+}
