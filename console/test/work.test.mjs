@@ -156,10 +156,11 @@ test("the end of an action does not take a user back who has gone elsewhere", as
   await page.route("**/api/queues/%2F/leaving*", async (r) => { if (r.request().method() === "DELETE") await held; await r.continue(); });
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await dialog().getByRole("button", { name: "Delete if empty" }).click();
-  await visit(page, "#/exchanges");
+  await page.evaluate(() => { location.hash = "#/exchanges"; });
   answer();
   await page.getByText("The queue leaving is deleted.").waitFor();
   assert.match(page.url(), /#\/exchanges$/);
+  await page.getByRole("heading", { name: "Exchanges", exact: true }).waitFor();
   await page.unroute("**/api/queues/%2F/leaving*");
   assert.deepEqual(page.faults, []);
 });

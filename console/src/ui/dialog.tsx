@@ -8,6 +8,9 @@ import { Note } from "./parts";
 /** An action may lead to another page when it is done: its go does so if the user has not gone elsewhere meanwhile. */
 export type Action = (go: (hash: string) => void) => Promise<void> | void;
 
+/** path is where the user is, without filters. */
+const path = () => location.hash.split("?")[0];
+
 export interface DialogProps {
   title: string; children?: ComponentChildren; close(): void; small?: boolean;
   /** the action, its text and whether it destroys; without one the dialog only shows. */
@@ -29,7 +32,8 @@ export function Dialog(props: DialogProps) {
     e.preventDefault();
     if (!props.action || busy || props.disabled) return;
     setBusy(true); setError("");
-    try { await props.action((hash) => { if (here.current) go(hash); }); } catch (e) { setError(words(e)); }
+    const at = path(); // it changes before the page does
+    try { await props.action((hash) => { if (here.current && path() === at) go(hash); }); } catch (e) { setError(words(e)); }
     setBusy(false);
   };
   return <dialog ref={ref} class={props.small ? "small-dialog" : ""} aria-labelledby="dialog-title" onCancel={(e) => { e.preventDefault(); props.close(); }}>
