@@ -29,7 +29,7 @@ RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | 
 # any. Results of packages that have nothing to check are those of "make test".
 INVARIANTS := ./internal/... ./test/peer ./test/twodrivers
 
-.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
+.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more conformance10 rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
 
 build: console ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -79,6 +79,9 @@ conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 
 conformance-more: build ## play what the public scenarios do not look at, in strict mode
 	scripts/conformance $(BIN)/bartleby more
+
+conformance10: build ## play RabbitMQ's transcripts of AMQP 1.0, in strict and in default mode
+	scripts/conformance10 $(BIN)/bartleby
 
 interop: build ## every client that test/interop has, as released, against a node
 	$(GO) run ./test/interop -bartleby $(BIN)/bartleby
