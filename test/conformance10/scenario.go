@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -107,7 +108,8 @@ func compact(n *yaml.Node) string {
 	if n.Value == "" && word != "" {
 		return strings.TrimSpace(word)
 	}
-	if n.Tag == "!!str" && (n.Value == "" || strings.ContainsAny(n.Value, "\n\"'{}[],")) {
+	unprintable := strings.ContainsFunc(n.Value, func(r rune) bool { return !unicode.IsPrint(r) })
+	if n.Tag == "!!str" && (n.Value == "" || unprintable || strings.ContainsAny(n.Value, "\"'{}[],")) {
 		return strconv.Quote(n.Value)
 	}
 	return word + n.Value

@@ -16,10 +16,14 @@ import (
 // generated matches names made up by the broker, and addresses of sockets.
 var generated = regexp.MustCompile(`amq\.(gen|ctag|dyn|rabbitmq\.reply-to)[-.][A-Za-z0-9_+/=.%-]+|127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+|<\d+\.\d+\.\d+>`)
 
+// term is what RabbitMQ says in its own language of a message that it cannot read.
+var term = regexp.MustCompile(`(failed to parse message): [^ ].*?"( |\)|$)`)
+
 // normalise takes the parts out of a line that differ from run to run.
 func normalise(line, vhost string) string {
 	line = strings.ReplaceAll(line, vhost+"-", "")
 	line = strings.ReplaceAll(line, vhost, "<vhost>")
+	line = term.ReplaceAllString(line, `$1: <term>"$2`)
 	return generated.ReplaceAllString(line, "<generated>")
 }
 
@@ -59,7 +63,10 @@ func content(v amqp10.Value) string {
 	case amqp10.TypeUbyte, amqp10.TypeUshort, amqp10.TypeUint, amqp10.TypeUlong:
 		n, _ := v.Uint64()
 		return fmt.Sprint(n)
-	case amqp10.TypeByte, amqp10.TypeShort, amqp10.TypeInt, amqp10.TypeLong:
+	case amqp10.TypeLong:
+		n, _ := v.Int64() // RabbitMQ makes longs of some timestamps
+		return showTimestamp(n)
+	case amqp10.TypeByte, amqp10.TypeShort, amqp10.TypeInt:
 		n, _ := v.Int64()
 		return fmt.Sprint(n)
 	case amqp10.TypeFloat, amqp10.TypeDouble:

@@ -108,10 +108,11 @@ func TestFramesAreShownWithoutIDsOfTheBroker(t *testing.T) {
 func TestNamesThatBrokersMakeUpAreHidden(t *testing.T) {
 	const vhost = "conformance-0011"
 	for line, want := range map[string]string{
-		"queue 'q' in vhost 'conformance-0011'":      "queue 'q' in vhost '<vhost>'",
-		"user 'conformance-0011-bob' refused":        "user 'bob' refused",
-		`address="/queues/amq.gen-Ab_c-1=="`:         `address="/queues/<generated>"`,
-		`reply-to "/queues/amq.rabbitmq.reply-to.x"`: `reply-to "/queues/<generated>"`,
+		"queue 'q' in vhost 'conformance-0011'":                   "queue 'q' in vhost '<vhost>'",
+		"user 'conformance-0011-bob' refused":                     "user 'bob' refused",
+		`address="/queues/amq.gen-Ab_c-1=="`:                      `address="/queues/<generated>"`,
+		`reply-to "/queues/amq.rabbitmq.reply-to.x"`:              `reply-to "/queues/<generated>"`,
+		`description="failed to parse message: {a,<<\"c\">>}") x`: `description="failed to parse message: <term>") x`,
 	} {
 		if got := normalise(line, vhost); got != want {
 			t.Errorf("%s is shown as %s", line, got)

@@ -20,7 +20,7 @@ type client091 struct {
 
 	confirms chan amqp.Confirmation
 	closed   chan *amqp.Error
-	tags     map[string]uint64 // the latest delivery tag of each message body
+	tags     map[string]uint64 // the latest delivery tag of each message body; under "" that of the last message
 }
 
 // dial091 connects with the credentials of the run.
@@ -242,7 +242,7 @@ func get091(p *player, a *args) ([]string, error) {
 			if !ok {
 				return append(lines, "empty"), nil
 			}
-			c.tags[string(d.Body)] = d.DeliveryTag
+			c.tags[string(d.Body)], c.tags[""] = d.DeliveryTag, d.DeliveryTag
 			lines = append(lines, showDelivery(d)...)
 		}
 		return lines, nil
