@@ -20,6 +20,7 @@ type player struct {
 	options
 	api   *management
 	vhost string
+	node  string // what the broker calls itself
 
 	clients    map[string]*client
 	sessions   map[string]*session
@@ -112,13 +113,18 @@ func play(s *scenario, o options) []string {
 	lines := []string{"# " + s.Name}
 	add := func(more ...string) {
 		for _, l := range more {
-			lines = append(lines, strings.Split(normalise(l, p.vhost), "\n")...)
+			lines = append(lines, strings.Split(normalise(l, p.vhost, p.node), "\n")...)
 		}
 	}
 	defer p.cleanUp()
 	if err := p.api.createVhost(p.vhost); err != nil {
 		add("! no vhost: " + err.Error())
 		return lines
+	}
+	if _, reply, err := p.api.call("GET", "/overview", nil); err == nil {
+		if m, ok := reply.(map[string]any); ok {
+			p.node, _ = m["node"].(string)
+		}
 	}
 	if !s.Bare {
 		if err := p.start(); err != nil {

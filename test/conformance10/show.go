@@ -16,14 +16,25 @@ import (
 // generated matches names made up by the broker, and addresses of sockets.
 var generated = regexp.MustCompile(`amq\.(gen|ctag|dyn|rabbitmq\.reply-to)[-.][A-Za-z0-9_+/=.%-]+|127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+|<\d+\.\d+\.\d+>`)
 
-// term is what RabbitMQ says in its own language of a message that it cannot read.
-var term = regexp.MustCompile(`(failed to parse message): [^ ].*?"( |\)|$)`)
+// term is what RabbitMQ says in its own language of a message, a state or a source that it does not take.
+var term = regexp.MustCompile(`(failed to parse message|Unrecognised state|Dynamic source not supported): [^ ].*?( in DISPOSITION)?"( |\)|$)`)
+
+// refusal is why an attach is refused, with an address as RabbitMQ writes it, in several lines if it is long.
+var refusal = regexp.MustCompile(`(Attach refused: \{[a-z0-9_]+),.*?\}"( |\)|$)`)
+
+// argumentsHash is what tells bindings with other arguments apart, each broker in its own way.
+var argumentsHash = regexp.MustCompile(`;args=[A-Za-z0-9_-]+"`)
 
 // normalise takes the parts out of a line that differ from run to run.
-func normalise(line, vhost string) string {
+func normalise(line, vhost, node string) string {
+	if node != "" {
+		line = strings.ReplaceAll(line, `"`+node+`"`, `"<node>"`)
+	}
 	line = strings.ReplaceAll(line, vhost+"-", "")
 	line = strings.ReplaceAll(line, vhost, "<vhost>")
-	line = term.ReplaceAllString(line, `$1: <term>"$2`)
+	line = term.ReplaceAllString(line, `$1: <term>$2"$3`)
+	line = refusal.ReplaceAllString(line, `$1,<term>}"$2`)
+	line = argumentsHash.ReplaceAllString(line, `;args=<hash>"`)
 	return generated.ReplaceAllString(line, "<generated>")
 }
 
@@ -33,6 +44,14 @@ func showBytes(b []byte) string {
 		return fmt.Sprintf("(%d bytes, crc32 %08x)", len(b), crc32.ChecksumIEEE(b))
 	}
 	return fmt.Sprintf("%q", b)
+}
+
+// showText writes text in quotes, or its length and checksum if it is long.
+func showText(s []byte) string {
+	if len(s) > 500 {
+		return fmt.Sprintf("(%d bytes, crc32 %08x)", len(s), crc32.ChecksumIEEE(s))
+	}
+	return fmt.Sprintf("%q", s)
 }
 
 // showTimestamp hides a time that was taken from a clock during the run.
@@ -93,7 +112,7 @@ func content(v amqp10.Value) string {
 		if !ok {
 			return "(not UTF-8)"
 		}
-		return showBytes(s)
+		return showText(s)
 	case amqp10.TypeSymbol:
 		s, ok := v.Symbol()
 		if !ok {

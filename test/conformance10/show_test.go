@@ -108,13 +108,19 @@ func TestFramesAreShownWithoutIDsOfTheBroker(t *testing.T) {
 func TestNamesThatBrokersMakeUpAreHidden(t *testing.T) {
 	const vhost = "conformance-0011"
 	for line, want := range map[string]string{
-		"queue 'q' in vhost 'conformance-0011'":                   "queue 'q' in vhost '<vhost>'",
-		"user 'conformance-0011-bob' refused":                     "user 'bob' refused",
-		`address="/queues/amq.gen-Ab_c-1=="`:                      `address="/queues/<generated>"`,
-		`reply-to "/queues/amq.rabbitmq.reply-to.x"`:              `reply-to "/queues/<generated>"`,
-		`description="failed to parse message: {a,<<\"c\">>}") x`: `description="failed to parse message: <term>") x`,
+		"queue 'q' in vhost 'conformance-0011'":                                    "queue 'q' in vhost '<vhost>'",
+		"user 'conformance-0011-bob' refused":                                      "user 'bob' refused",
+		`address="/queues/amq.gen-Ab_c-1=="`:                                       `address="/queues/<generated>"`,
+		`reply-to "/queues/amq.rabbitmq.reply-to.x"`:                               `reply-to "/queues/<generated>"`,
+		`description="failed to parse message: {a,<<\"c\">>}") x`:                  `description="failed to parse message: <term>") x`,
+		`description="Unrecognised state: {a} in DISPOSITION")`:                    `description="Unrecognised state: <term> in DISPOSITION")`,
+		`description="Attach refused: {bad_address_string,\n {utf8,<<\"/q\">>}}")`: `description="Attach refused: {bad_address_string,<term>}")`,
+		`description="Attach refused: source_required")`:                           `description="Attach refused: source_required")`,
+		`"/bindings/src=x;dstq=q;key=;args=g-1wFg"`:                                `"/bindings/src=x;dstq=q;key=;args=<hash>"`,
+		`"/bindings/src=x;dstq=q;key=;args="`:                                      `"/bindings/src=x;dstq=q;key=;args="`,
+		`leader=string "rabbit@h"`:                                                 `leader=string "<node>"`,
 	} {
-		if got := normalise(line, vhost); got != want {
+		if got := normalise(line, vhost, "rabbit@h"); got != want {
 			t.Errorf("%s is shown as %s", line, got)
 		}
 	}

@@ -34,16 +34,16 @@ func init() {
 		"sasl":     {sasl, "mechanism conn user password response hostname"},
 		"connect":  {connect, "conn user password vhost open only brief"},
 		"begin":    {begin, "s conn brief fields only"},
-		"attach":   {attach, "link s credit " + attachFields},
+		"attach":   {attach, "link s credit as " + attachFields},
 		"sender":   {attachSender, "link s " + attachFields},
-		"receiver": {attachReceiver, "link s credit " + attachFields},
+		"receiver": {attachReceiver, "link s credit as " + attachFields},
 		"detach":   {detach, "link closed error"},
 		"end":      {endSession, "s error"},
 		"close":    {closeConnection, "conn error"},
 		"flow":     {flow, "link s " + flowFields},
 
 		// Messages.
-		"publish":     {publish, "body link count settled frames wait delivery-tag message-format sections size delivery-id state rcv-settle-mode aborted quiet " + bodyFields},
+		"publish":     {publish, "body link count settled frames wait delivery-tag message-format sections size delivery-id state rcv-settle-mode aborted " + bodyFields},
 		"outcomes":    {outcomes, "link count"},
 		"receive":     {receive, "link count brief frames sorted ms"},
 		"accept":      {settle("accepted"), "of to settled"},
@@ -60,7 +60,7 @@ func init() {
 		"purge":        {purge, "name"},
 		"bind":         {bind, "queue exchange key args"},
 		"publish091":   {publish091, "body exchange key count props headers size"},
-		"get091":       {get091, "queue no_ack count"},
+		"get091":       {get091, "queue no_ack count as"},
 		"ack091":       {settle091("ack"), "of"},
 		"reject091":    {settle091("reject"), "of requeue"},
 		"nack091":      {settle091("nack"), "of requeue multiple"},
@@ -492,11 +492,36 @@ func (p *player) attach(a *args, role string, brief bool) ([]string, error) {
 		if it.kind != kind {
 			return lines, nil
 		}
+		if kind == "attach" {
+			p.saveAddress(a, it)
+		}
+		if kind == "attach" && receives && refused(it) {
+			if brief {
+				lines = append(lines, it.lines(nil)...)
+			}
+			seen, err := p.answer(s.client, func(it *item) bool { return it.failed(s, l) })
+			return append(lines, seen...), err
+		}
 	}
 	if n := a.number("credit", 0); n > 0 {
 		return lines, p.sendFlow(s, l, map[string]*yaml.Node{"link-credit": numeral(n)})
 	}
 	return lines, nil
+}
+
+// refused reports whether an attach has no source: then a detach follows that says why (2.6.3).
+func refused(it *item) bool {
+	var at amqp10.Attach
+	return at.Decode(it.value) == nil && at.Source.IsNull()
+}
+
+// saveAddress keeps the address of the source in an attach, which the broker may have made up.
+func (p *player) saveAddress(a *args, it *item) {
+	var at amqp10.Attach
+	var source amqp10.Source
+	if a.has("as") && at.Decode(it.value) == nil && source.Decode(at.Source) == nil {
+		p.vars[a.text("as", "")] = string(source.Address)
+	}
 }
 
 func detach(p *player, a *args) ([]string, error) {
@@ -934,15 +959,15 @@ func request(p *player, a *args) ([]string, error) {
 	return showAnswer(it.payload, a.words("only")), nil
 }
 
-// save keeps the name of a queue that a request answered with, for later steps.
+// save keeps where the first element of a list of /management is, for later steps.
 func (p *player) save(a *args, payload []byte) {
 	m, err := amqp10.ParseMessage(payload)
 	if err != nil || !a.has("as") {
 		return
 	}
 	if _, v, _, err := amqp10.NextSection(m.Body); err == nil {
-		if name, ok := v.Underlying().Lookup("name"); ok {
-			s, _ := name.Text()
+		if location, ok := v.Underlying().At(0).Lookup("location"); ok {
+			s, _ := location.Text()
 			p.vars[a.text("as", "")] = string(s)
 		}
 	}

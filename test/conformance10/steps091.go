@@ -243,6 +243,9 @@ func get091(p *player, a *args) ([]string, error) {
 				return append(lines, "empty"), nil
 			}
 			c.tags[string(d.Body)], c.tags[""] = d.DeliveryTag, d.DeliveryTag
+			if a.has("as") {
+				p.vars[a.text("as", "")] = d.ReplyTo
+			}
 			lines = append(lines, showDelivery(d)...)
 		}
 		return lines, nil
