@@ -68,6 +68,7 @@ type item struct {
 	payload []byte
 	session *session
 	link    *link
+	further bool // a transfer that is not the first of its delivery
 }
 
 func dial(address string, timeout time.Duration) (*client, error) {
@@ -207,7 +208,7 @@ func (c *client) track(it *item) {
 			s.firstID, s.gotFirst = t.DeliveryID.Value, true
 		}
 		if it.link = s.handles[t.Handle]; it.link != nil {
-			if !it.link.inDelivery {
+			if it.further = it.link.inDelivery; !it.further {
 				it.link.deliveryCount++
 			}
 			it.link.inDelivery = t.More
@@ -313,11 +314,9 @@ func (it *item) lines(only []string) []string {
 		n, isNumber := v.Uint64()
 		s := it.session
 		switch {
+		case it.further && (name == "delivery-id" || name == "delivery-tag" || name == "message-format" || name == "settled"):
+			return "", true // what its first transfer said, or nothing (2.7.5)
 		case name == "delivery-tag":
-			b, _ := v.Binary()
-			if len(b) == 0 {
-				return "delivery-tag=(empty)", true
-			}
 			return "delivery-tag=(some)", true
 		case !isNumber || s == nil:
 		case name == "handle" && it.kind != "attach" && it.link != nil:

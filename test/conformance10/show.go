@@ -201,7 +201,7 @@ func showDescribed(v amqp10.Value) string {
 	return "described(" + show(v.DescriptorValue()) + ") " + show(v.Underlying())
 }
 
-// showFields writes the fields that are not null. Only, if it is not empty, names those to write; special writes those
+// showFields writes the fields that are neither null nor their default. Only, if it is not empty, names those to write; special writes those
 // for which it returns true in a way of its own.
 func showFields(c *compositeType, list amqp10.Value, only []string, special func(name string, v amqp10.Value) (string, bool)) []string {
 	var words []string
@@ -224,7 +224,11 @@ func showFields(c *compositeType, list amqp10.Value, only []string, special func
 				continue
 			}
 		}
-		words = append(words, name+"="+showField(typ, v))
+		text := showField(typ, v)
+		if def, ok := defaults[c.name+" "+name]; ok && text == def {
+			continue
+		}
+		words = append(words, name+"="+text)
 	}
 	return words
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,32 @@ func TestMessageIsShownSectionBySection(t *testing.T) {
 	}
 }
 
+// Whether a default is sent or left out makes no difference (1.4).
+func TestDefaultsAreNotShown(t *testing.T) {
+	for text, want := range map[string]string{
+		"!header {durable: false, priority: 4, first-acquirer: false, delivery-count: 0}":                               "header",
+		"!header {durable: !uint 0, priority: 5}":                                                                       "header durable=uint 0 priority=5",
+		"!attach {name: l, handle: 0, role: sender, snd-settle-mode: mixed, rcv-settle-mode: first}":                    `attach name="l" handle=0 role=sender`,
+		"!source {durable: none, expiry-policy: session-end, timeout: 0, dynamic: false}":                               "source",
+		"!modified {delivery-failed: false, undeliverable-here: true}":                                                  "modified undeliverable-here=true",
+		"!flow {incoming-window: 0, next-outgoing-id: 0, outgoing-window: 0, link-credit: 0, drain: false, echo: true}": "flow incoming-window=0 next-outgoing-id=0 outgoing-window=0 link-credit=0 echo=true",
+	} {
+		b, err := encoder{asIs}.value(nil, node(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := show(amqp10.MustValue(b)); got != want {
+			t.Errorf("%s is shown as %s", text, got)
+		}
+	}
+	for name := range defaults {
+		c, field, _ := strings.Cut(name, " ")
+		if t2 := compositeNamed(c); t2 == nil || !slices.ContainsFunc(t2.fields, func(f fieldType) bool { return f.name == field }) {
+			t.Errorf("a default of %s, which there is not", name)
+		}
+	}
+}
+
 func TestBodiesThatAreNoData(t *testing.T) {
 	e := encoder{asIs}
 	for _, c := range []struct{ section, yaml, want, name string }{
@@ -86,7 +113,7 @@ func TestFramesAreShownWithoutIDsOfTheBroker(t *testing.T) {
 		{&amqp10.Begin{NextOutgoingID: 4294967294, IncomingWindow: 400, OutgoingWindow: 1}, "begin next-outgoing-id=<id> incoming-window=400 outgoing-window=1"},
 		{&amqp10.Flow{NextIncomingID: amqp10.Some(uint32(2)), IncomingWindow: 400, NextOutgoingID: 1, OutgoingWindow: 1, Handle: amqp10.Some(uint32(5)), Drain: true},
 			"flow next-incoming-id=2 incoming-window=400 next-outgoing-id=<id>+3 outgoing-window=1 link=r drain=true"},
-		{&amqp10.Transfer{Handle: 5, DeliveryID: amqp10.Some(uint32(101)), DeliveryTag: []byte{1}, More: true}, "transfer link=r delivery-id=<id>+1 delivery-tag=(some) more=true"},
+		{&amqp10.Transfer{Handle: 5, DeliveryID: amqp10.Some(uint32(101)), DeliveryTag: []byte{1}, Settled: amqp10.Some(false), More: true}, "transfer link=r delivery-id=<id>+1 delivery-tag=(some) more=true"},
 		{&amqp10.Disposition{Role: amqp10.RoleSender, First: 100, Last: amqp10.Some(uint32(101)), Settled: true}, "disposition role=sender first=<id>+0 last=<id>+1 settled=true"},
 		{&amqp10.Disposition{Role: amqp10.RoleReceiver, First: 100}, "disposition role=receiver first=100"},
 		{&amqp10.Detach{Handle: 5, Closed: true, Error: &amqp10.Error{Condition: []byte(amqp10.ConditionNotFound), Description: []byte("no q")}},
@@ -98,6 +125,10 @@ func TestFramesAreShownWithoutIDsOfTheBroker(t *testing.T) {
 		if len(got) != 1 || got[0] != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
+	}
+	further := amqp10.MustValue((&amqp10.Transfer{Handle: 5, DeliveryID: amqp10.Some(uint32(101)), DeliveryTag: []byte{1}, MessageFormat: amqp10.Some(uint32(0))}).Append(nil))
+	if got := (&item{kind: "transfer", value: further, session: s, link: l, further: true}).lines(nil); got[0] != "transfer link=r" {
+		t.Errorf("a further transfer is %q", got)
 	}
 	o := &amqp10.Open{ContainerID: []byte("c"), MaxFrameSize: amqp10.Some(uint32(512))}
 	if got := (&item{kind: "open", value: amqp10.MustValue(o.Append(nil))}).lines([]string{"max-frame-size"}); got[0] != "open max-frame-size=512" {

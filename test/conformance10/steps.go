@@ -340,7 +340,7 @@ func (a *args) mapping(name string) map[string]*yaml.Node {
 	return m
 }
 
-// sasl goes through the SASL dialog of a connection, opening a socket if there is none, and shows the broker's part.
+// sasl goes through the SASL dialog of a connection, opening a socket if there is none, and shows how it ends.
 func sasl(p *player, a *args) ([]string, error) {
 	name := a.text("conn", "main")
 	if p.clients[name] == nil {
@@ -350,15 +350,13 @@ func sasl(p *player, a *args) ([]string, error) {
 	}
 	c := p.clients[name]
 	c.write([]byte(amqp10.ProtocolHeaderSASL))
-	var lines []string
 	for _, kind := range []string{"header", "sasl-mechanisms"} {
 		it := c.take(p.timeout, func(*item) bool { return true })
 		if it == nil {
-			return append(lines, c.nothing(1)), nil
+			return []string{c.nothing(1)}, nil
 		}
-		lines = append(lines, it.lines(nil)...)
 		if it.kind != kind {
-			return lines, nil
+			return it.lines(nil), nil
 		}
 	}
 	mechanism := a.text("mechanism", amqp10.MechanismPlain)
@@ -371,13 +369,9 @@ func sasl(p *player, a *args) ([]string, error) {
 		fields["initial-response"] = a.nodes["response"]
 	}
 	if err := p.perform(c, 0, "sasl-init", fields, a.nodes, nil); err != nil {
-		return lines, err
+		return nil, err
 	}
-	it := c.take(p.timeout, func(*item) bool { return true })
-	if it == nil {
-		return append(lines, c.nothing(1)), nil
-	}
-	return append(lines, it.lines(nil)...), nil
+	return p.answer(c, func(*item) bool { return true })
 }
 
 // connect opens a connection by SASL, and shows the open frame that the broker answers with unless it is brief.
@@ -837,7 +831,7 @@ func receive(p *player, a *args) ([]string, error) {
 	return lines, nil
 }
 
-// range of deliveries that a step names: of one message, to another.
+// between returns the deliveries that a step names: of one message, to another.
 func (p *player) between(a *args) (from, to *delivery, err error) {
 	if from = p.deliveries[a.text("of", "")]; from == nil {
 		return nil, nil, fmt.Errorf("no message %q was received", a.text("of", ""))

@@ -72,6 +72,21 @@ var bases = map[string]string{
 	"fields": "map",
 }
 
+// defaults are what fields mean that are null or left out, as transcripts write it. A sender may leave the default out or
+// not, so transcripts never show it.
+var defaults = map[string]string{
+	"open max-frame-size": "4294967295", "open channel-max": "65535", "begin handle-max": "4294967295",
+	"attach snd-settle-mode": "mixed", "attach rcv-settle-mode": "first", "attach incomplete-unsettled": "false",
+	"flow drain": "false", "flow echo": "false",
+	"transfer settled": "false", "transfer more": "false", "transfer resume": "false", "transfer aborted": "false", "transfer batchable": "false",
+	"disposition settled": "false", "disposition batchable": "false", "detach closed": "false",
+	"header durable": "false", "header priority": "4", "header first-acquirer": "false", "header delivery-count": "0",
+	"modified delivery-failed": "false", "modified undeliverable-here": "false",
+	"source durable": "none", "source expiry-policy": "session-end", "source timeout": "0", "source dynamic": "false",
+	"target durable": "none", "target expiry-policy": "session-end", "target timeout": "0", "target dynamic": "false",
+	"discharge fail": "false",
+}
+
 func composite(name string, d amqp10.Descriptor, fields string) compositeType {
 	c := compositeType{name: name, descriptor: d}
 	for f := range strings.SplitSeq(fields, ", ") {
