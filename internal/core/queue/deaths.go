@@ -191,12 +191,12 @@ func (m *Machine) Notable(id ID) (d Death, ok bool) {
 	return d, d.Reason.Counted() != deadletter.Expired
 }
 
-// PutNote gives a notable entry another history, which has a note of its death, and the size that it has with it. The reference
-// to the one before becomes the caller's.
-func (m *Machine) PutNote(id ID, history message.Ref, size uint32) (before message.Ref) {
+// PutNote gives a notable entry another history, which has a note of its death. The reference to the one before becomes the
+// caller's.
+func (m *Machine) PutNote(id ID, history message.Ref) (before message.Ref) {
 	p := m.Find(id)
 	m.SideOf(p).Noted = true
-	return m.SetHistory(id, p, history, size)
+	return m.SetHistory(id, p, history)
 }
 
 // HasDeaths says whether Deaths would find any.

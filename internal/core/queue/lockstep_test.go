@@ -395,7 +395,7 @@ func (x *lockstep) settle() {
 			case 2:
 				r.note("settled %v", r.Reject(now, id, c, failed))
 				if d, ok := r.Notable(id); ok && noted {
-					r.note("noted %d, before %d", id, r.PutNote(id, name(d.Body), d.Size+7))
+					r.note("noted %d, before %d", id, r.PutNote(id, name(d.Body)))
 				}
 			default:
 				r.note("settled %v", r.ReturnFor(now, id, c, ReturnKind(how-3), wait))

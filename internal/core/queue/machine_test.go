@@ -462,16 +462,16 @@ func (p *pair) noteDeath(t *rapid.T, id ID) {
 		t.Fatalf("death %d can be noted: %v", id, ok)
 	} else if ok {
 		history := p.ref()
-		if before := p.m.PutNote(id, history, d.Size+7); before != d.History {
+		if before := p.m.PutNote(id, history); before != d.History {
 			t.Fatalf("death %d had history %d, want %d", id, before, d.History)
 		}
 		if again, ok := p.m.Notable(id); !ok || !again.Noted || again.History != history {
 			t.Fatalf("death %d is noted as %+v", id, again)
 		}
 		p.handBack(d.History)
-		e.e.History, e.e.Size, e.noted = history, d.Size+7, true
+		e.e.History, e.noted = history, true
 		if d.Logged {
-			p.journal(func(m *Machine) { m.RestoreNoted(id, history, d.Size+7) })
+			p.journal(func(m *Machine) { m.RestoreNoted(id, history) })
 		}
 	}
 }

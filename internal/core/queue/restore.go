@@ -104,14 +104,14 @@ func (m *Machine) RestoreHeld(id ID, reason deadletter.Reason, at int64) {
 	s.Reason, s.DiedAt = reason, at
 }
 
-// RestoreNoted gives an entry the history with which it died, and its size with it. The reference to the one before becomes the
-// caller's. ok is false if there is no such entry.
-func (m *Machine) RestoreNoted(id ID, history message.Ref, size uint32) (before message.Ref, ok bool) {
+// RestoreNoted gives an entry the history with which it died. The reference to the one before becomes the caller's. ok is
+// false if there is no such entry.
+func (m *Machine) RestoreNoted(id ID, history message.Ref) (before message.Ref, ok bool) {
 	p := m.Find(id)
 	if !p.There() {
 		return 0, false
 	}
-	return m.SetHistory(id, p, history, size), true
+	return m.SetHistory(id, p, history), true
 }
 
 // awaken ends a wait, or the place in the returns list, before the entry gets its next state. The journal records

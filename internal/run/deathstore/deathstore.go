@@ -115,7 +115,7 @@ func Size(s *bodies.Store, ref message.Ref) int {
 	if base := s.Base(ref); base != 0 {
 		size += s.Size(base)
 	}
-	return size + Detail(s, ref)
+	return size + detail(s, ref)
 }
 
 // Bytes returns the stored form of ref, nil if ref is 0. It is valid as long as the caller

@@ -69,9 +69,8 @@ func whole(s *bodies.Store, base message.Ref, detail bool) []byte {
 
 func detailSize(mark []byte) int { return int(binary.LittleEndian.Uint32(mark[1+sha256.Size:])) }
 
-// Detail is how many bytes of the history are put aside. The queue that has it counts them as it counts the bytes of a body. It
-// depends on the history alone.
-func Detail(s *bodies.Store, ref message.Ref) int {
+// detail is how many bytes of the history are put aside.
+func detail(s *bodies.Store, ref message.Ref) int {
 	if ref == 0 {
 		return 0
 	}
@@ -84,17 +83,6 @@ func Detail(s *bodies.Store, ref message.Ref) int {
 		return 0
 	}
 	return detailSize(s.Bytes(marked))
-}
-
-// DetailOf is Detail of a stored form.
-func DetailOf(stored []byte) int {
-	if len(stored) <= mostDetail {
-		return 0
-	}
-	if text, _, _ := deadletter.Detail(stored); len(text) > mostDetail {
-		return len(text)
-	}
-	return 0
 }
 
 // Compact gives back the disk space of details that nobody has any more: see bodies.Store.CompactAside.

@@ -75,8 +75,8 @@ func TestLongDetailsLieOnDisk(t *testing.T) {
 		if err != nil || h.Cause.Detail != "" || h.Cause.Class != "C" || h.Deaths[0].Last != int64(i) {
 			t.Fatalf("history %d, %v: in brief it is %+v", i, err, h)
 		}
-		if got, want := Detail(s, ref), len(fmt.Sprint(i))+long; got != want || DetailOf(Bytes(s, ref)) != want {
-			t.Fatalf("history %d: the detail has %d bytes, its stored form says %d, want %d", i, got, DetailOf(Bytes(s, ref)), want)
+		if got, want := detail(s, ref), len(fmt.Sprint(i))+long; got != want {
+			t.Fatalf("history %d: the detail has %d bytes, want %d", i, got, want)
 		}
 		if got := Size(s, ref); got < len(want[i]) || got > len(want[i])+64 {
 			t.Errorf("history %d has the size %d, want about %d", i, got, len(want[i]))
@@ -118,7 +118,7 @@ func TestShortDetailsStayInMemory(t *testing.T) {
 	s, scratch := onDisk(t, vfs.NewMem())
 	for _, n := range []int{0, 1, mostDetail - 10} {
 		ref := Keep(s, said(1, n))
-		if Detail(s, ref) != 0 || DetailOf(said(1, n)) != 0 || !bytes.Equal(Bytes(s, ref), Brief(s, ref)) {
+		if detail(s, ref) != 0 || !bytes.Equal(Bytes(s, ref), Brief(s, ref)) {
 			t.Errorf("a detail of %d bytes is put aside", n)
 		}
 	}
@@ -147,8 +147,8 @@ func TestALostDetailIsTold(t *testing.T) {
 func TestDetailsWithoutADisk(t *testing.T) {
 	s := bodies.New()
 	ref := Keep(s, said(7, 2*mostDetail))
-	if !bytes.Equal(Bytes(s, ref), said(7, 2*mostDetail)) || Detail(s, ref) != 2*mostDetail+1 {
-		t.Errorf("%d bytes count", Detail(s, ref))
+	if !bytes.Equal(Bytes(s, ref), said(7, 2*mostDetail)) || detail(s, ref) != 2*mostDetail+1 {
+		t.Errorf("%d bytes are put aside", detail(s, ref))
 	}
 	s.Release(ref)
 	if n := s.Held(); n != 0 {
@@ -163,7 +163,7 @@ func TestADetailThatLooksLikeAMark(t *testing.T) {
 	shared, own := Parts(s, long)
 	alike := deadletter.Unite(nil, s.Bytes(shared), own)
 	for range 3 {
-		if ref := Keep(s, alike); !bytes.Equal(Bytes(s, ref), alike) || Detail(s, ref) != 0 {
+		if ref := Keep(s, alike); !bytes.Equal(Bytes(s, ref), alike) || detail(s, ref) != 0 {
 			t.Fatal("it reads as the detail of another history")
 		}
 	}

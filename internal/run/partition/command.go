@@ -72,9 +72,8 @@ import (
 //	    in the settings nor as an outcome
 //	10  no flow, and no consumer that attaches with no credit and gets none but by flow; no breaker, neither in the settings nor to
 //	    be closed
-//	11  the detail of a history did not count in the size of an entry
 const (
-	commandVersion  = 12
+	commandVersion  = 11
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -86,7 +85,6 @@ const (
 	againVersion    = 7
 	nackVersion     = 8
 	saidVersion     = 10
-	detailVersion   = 12
 )
 
 const (

@@ -156,10 +156,9 @@ func (c *carry) awaited() bool {
 func (c *carry) enter(how entrance) (refused int) {
 	c.h.entered = c.h.entered[:0]
 	rec, priority := c.record()
-	size := c.size()
 	in := arrival{
 		entry: queue.Entry{Priority: priority, TTL: c.plan.ttl(rec), Content: queue.Content{
-			Body: c.d.Body, History: c.plan.history, Counts: c.counts, Size: size, Logged: true, Redelivered: c.counts.Deliveries > 0,
+			Body: c.d.Body, History: c.plan.history, Counts: c.counts, Size: c.d.Size, Logged: true, Redelivered: c.counts.Deliveries > 0,
 		}},
 		rec: rec, how: how, stays: c.d.Stays,
 	}
@@ -187,11 +186,6 @@ func (c *carry) record() (rec message.Record, priority int) {
 	}
 	rec = message.Record(c.n.bodies.Bytes(c.d.Body))
 	return rec, priorityOf(rec)
-}
-
-// size is that of the entry with its new history, for queues that count sizes as its own does.
-func (c *carry) size() uint32 {
-	return c.q.bare(c.d.Size, c.d.History) + c.q.detail(c.plan.history)
 }
 
 // priorityOf is the message's priority, -1 if it has none.

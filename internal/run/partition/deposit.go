@@ -43,7 +43,7 @@ func (n *Node) deposit(q *Queue, list []Deposit) error {
 		history := storeHistory(n.bodies, d.History)
 		h.drop(d.Body, history)
 		rec := message.Record(n.bodies.Bytes(d.Body))
-		if gone || !q.roomNow(h, rec, history) {
+		if gone || !q.roomNow(h, rec) {
 			continue
 		}
 		h.entries++

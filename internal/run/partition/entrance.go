@@ -39,7 +39,7 @@ func (n *Node) enter(h *hold, t *Queue, a *arrival) (result queue.Result) {
 	h.touch(t)
 	e, body := &a.entry, a.entry.Body // not copied: there may be very many targets
 	if a.rec != nil {
-		e.Size, e.Logged = t.size(a.rec)+t.detail(e.History), t.logs(a.rec.Persistent())
+		e.Size, e.Logged = t.size(a.rec), t.logs(a.rec.Persistent())
 	}
 	ttl, delay := e.TTL, e.Delay
 	if t.config.Delays {

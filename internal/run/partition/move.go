@@ -7,7 +7,6 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/safety/held"
 )
 
@@ -227,7 +226,6 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 			continue
 		}
 		rec := message.Record(s.n.bodies.Bytes(s.deaths[i].Body))
-		detail := uint32(deathstore.DetailOf(moves[i].History))
 		for _, t := range moves[i].Targets {
 			if moved[i].What != MoveOpen || !s.q.apart(t) {
 				continue
@@ -237,7 +235,7 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 				if !t.Replicated() {
 					t.m.Expire(h.now)
 				}
-				room = t.m.Room(t.size(rec)+detail, c.messages, c.bytes)
+				room = t.m.Room(t.size(rec), c.messages, c.bytes)
 			})
 			switch {
 			case err != nil:
@@ -251,7 +249,7 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 		}
 		for _, t := range moves[i].Targets {
 			c := load[t]
-			load[t] = coming{c.messages + 1, c.bytes + int64(t.size(rec)+detail)}
+			load[t] = coming{c.messages + 1, c.bytes + int64(t.size(rec))}
 		}
 	}
 }
@@ -268,7 +266,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	if len(p.targets)+len(p.remote) < asked {
 		return Moved{What: MoveNoTarget}
 	}
-	d := queue.Death{ID: id, Content: queue.Content{Body: warm, History: v.History, Size: v.Size, Logged: v.Logged}, Stays: stays(v.Body)}
+	d := queue.Death{ID: id, Content: queue.Content{Body: warm, Size: v.Size, Logged: v.Logged}, Stays: stays(v.Body)}
 	c := carry{n: n, h: h, q: q, d: &d, plan: p}
 	return c.move(asked, offers && len(p.remote) > 0)
 }
@@ -279,9 +277,9 @@ func (c *carry) move(asked int, offer bool) Moved {
 	h, q, d, p := c.h, c.q, c.d, c.plan
 	rec, _ := c.record()
 	for _, t := range p.targets {
-		size := c.size()
+		size := d.Size
 		if rec != nil {
-			size = t.size(rec) + t.detail(p.history)
+			size = t.size(rec)
 		}
 		switch {
 		case t.gone:

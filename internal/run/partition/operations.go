@@ -455,9 +455,8 @@ func (q *Queue) note(h *hold, id queue.ID, n *deadletter.Note) {
 		return
 	}
 	node := q.part.node
-	stored := deadletter.Noted(deathstore.Brief(node.bodies, d.History), n)
-	history := deathstore.Keep(node.bodies, stored)
-	h.drop(0, q.m.PutNote(id, history, q.bare(d.Size, d.History)+q.detail(history)))
+	stored := deadletter.Noted(node.historyBytes(d.History), n)
+	h.drop(0, q.m.PutNote(id, deathstore.Keep(node.bodies, stored)))
 	if d.Logged {
 		h.frame.note(q.Incarnation, id, stored)
 	}

@@ -82,7 +82,7 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 		a.how = imposed
 	case in.flags&outbox.Force != 0:
 		a.how = forced
-	case in.flags&outbox.Move != 0 && q.config.Type == queue.Classic && !q.roomNow(h, rec, c.history):
+	case in.flags&outbox.Move != 0 && q.config.Type == queue.Classic && !q.roomNow(h, rec):
 		return outbox.Full // an operator's move must not make a message die of a refusal (DL-10.9)
 	}
 	h.entered = h.entered[:0]
@@ -94,11 +94,11 @@ func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
 	return outbox.Taken
 }
 
-// roomNow lets messages expire that are due, and says whether the queue then has room for the message with this history.
-func (q *Queue) roomNow(h *hold, rec message.Record, history message.Ref) bool {
+// roomNow lets messages expire that are due, and says whether the queue then has room for the message.
+func (q *Queue) roomNow(h *hold, rec message.Record) bool {
 	h.touch(q)
 	q.m.Expire(h.now)
-	return q.m.Accepts(q.size(rec) + q.detail(history))
+	return q.m.Accepts(q.size(rec))
 }
 
 // receive lets entries from a group into local queues.

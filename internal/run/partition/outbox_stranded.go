@@ -9,7 +9,6 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/run/deathstore"
 )
 
 // A message is stranded if the queue in another log to which it was sent was gone when it arrived, or had no room for
@@ -174,7 +173,7 @@ func (s *strandedEntry) planTo(targets ...*Queue) *plan {
 // write writes the command that sends the entry to its new place.
 func (s *strandedEntry) write(w *commandWriter, code byte, p *plan) {
 	rec := message.Record(s.o.n.bodies.Bytes(s.Body))
-	w.reroute(code, s.To, s.Number, quorumSize(rec)+uint32(deathstore.Detail(s.o.n.bodies, s.History)), priorityOf(rec), p)
+	w.reroute(code, s.To, s.Number, quorumSize(rec), priorityOf(rec), p)
 }
 
 // Relocation says which stranded messages go where.
@@ -245,7 +244,7 @@ func (s *strandedEntry) reroute(p *plan, flags outbox.Flags) (went bool) {
 	h := s.o.hold()
 	rec := message.Record(s.o.n.bodies.Bytes(s.Body))
 	p.targets = slices.DeleteFunc(p.targets, func(q *Queue) bool {
-		return q.gone || !q.m.Accepts(q.size(rec)+q.detail(s.History))
+		return q.gone || !q.m.Accepts(q.size(rec))
 	})
 	if len(p.targets)+len(p.remote) > 0 {
 		var e outbox.Entry

@@ -256,21 +256,4 @@ func (q *Queue) size(r message.Record) uint32 {
 	return uint32(r.BodySize())
 }
 
-// detail is what the detail of a history adds to the size of an entry: it takes room as a body does. Before version 12 of commands
-// it counted nowhere.
-func (q *Queue) detail(history message.Ref) uint32 {
-	if history == 0 || q.part.group != nil && q.part.group.version < detailVersion {
-		return 0
-	}
-	return uint32(deathstore.Detail(q.part.node.bodies, history))
-}
-
-// bare is the size of an entry of the queue without its detail. One that an earlier release let in has not counted it.
-func (q *Queue) bare(size uint32, history message.Ref) uint32 {
-	if detail := q.detail(history); detail <= size {
-		return size - detail
-	}
-	return size
-}
-
 func quorumSize(r message.Record) uint32 { return uint32(r.BodySize() + len(r.Properties())) }

@@ -468,12 +468,12 @@ func (r *recovery) enter(fr *frameReader, base uint64) {
 		return
 	}
 	record := message.Record(b)
+	s.Size = q.size(record)
 	body := r.placed(base + uint64(at))
 	var kept message.Ref
 	if len(history) > 0 {
 		kept = deathstore.Keep(r.node.bodies, history)
 	}
-	s.Size = q.size(record) + q.detail(kept)
 	fr.bad = !r.restore(q, id, body, kept, &s)
 	r.node.bodies.Release(body)
 	r.node.bodies.Release(kept)
@@ -487,8 +487,8 @@ func (r *recovery) note(fr *frameReader) {
 		return
 	}
 	history := deathstore.Keep(r.node.bodies, b)
-	if v, ok := q.m.View(id); ok {
-		history, _ = q.m.RestoreNoted(id, history, q.bare(v.Size, v.History)+q.detail(history))
+	if before, ok := q.m.RestoreNoted(id, history); ok {
+		history = before
 	}
 	r.hold.drop(0, history)
 }

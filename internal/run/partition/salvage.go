@@ -13,7 +13,6 @@ import (
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/cluster"
-	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/safety/held"
 )
 
@@ -265,7 +264,7 @@ func (s *salvager) enter(a *application, inc uint64, record message.Record, at i
 		e.Size, e.Priority, e.TTL, e.Delay = s.sizeApart(record), -1, -1, 0
 		return s.setApart(e)
 	}
-	e.Size = q.size(record) + q.detail(e.History)
+	e.Size = q.size(record)
 	return s.put(a.h, q, e)
 }
 
@@ -408,7 +407,7 @@ func (s *salvager) arrive() error {
 				held.Apart(func() {
 					var record message.Record // the examination finds records that cannot be read
 					if record, err = n.bodies.Read(e.Body, &w); err == nil {
-						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)+uint32(deathstore.Detail(n.bodies, e.History))
+						entry.Priority, entry.Size = priorityOf(record), quorumSize(record)
 					}
 				})
 				if err != nil && !bodies.Lost(err) {

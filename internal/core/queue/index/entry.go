@@ -157,9 +157,8 @@ func (ix *Index) SetBody(at Place, body message.Ref) {
 	at.page.refs[at.page.at(at.slot)] = body
 }
 
-// SetHistory gives the entry another history, and another size, which counts what the history adds to it. The reference to the
-// one before becomes the caller's.
-func (ix *Index) SetHistory(id ID, at Place, history message.Ref, size uint32) (before message.Ref) {
+// SetHistory gives the entry another history. The reference to the one before becomes the caller's.
+func (ix *Index) SetHistory(id ID, at Place, history message.Ref) (before message.Ref) {
 	p := at.page
 	ix.touch(p)
 	p.altered()
@@ -168,10 +167,9 @@ func (ix *Index) SetHistory(id ID, at Place, history message.Ref, size uint32) (
 	before = p.histories[j]
 	if ix.pages.Hash != nil && p.logged(at.slot) {
 		ix.mixIn(minus, id, p.sizes[j], before)
-		ix.mixIn(1, id, size, history)
+		ix.mixIn(1, id, p.sizes[j], history)
 	}
-	ix.tally(p.marks[j]&stateMask, 0, int64(size)-int64(p.sizes[j]))
-	p.histories[j], p.sizes[j] = history, size
+	p.histories[j] = history
 	return before
 }
 
