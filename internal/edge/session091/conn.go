@@ -25,6 +25,7 @@ import (
 	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/safety/bug"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/wire/amqp091"
@@ -63,7 +64,6 @@ const (
 	defaultHeartbeat  = 60 * time.Second
 
 	defaultHandshake = 10 * time.Second // BR-1.10
-	refusalDelay     = 3 * time.Second  // BR-1.8, BR-2.4, BR-2.5
 	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)
 
 	strangerCloseTimeout = time.Second // for the close-ok of a client before its login
@@ -84,7 +84,7 @@ type conn struct {
 	Options
 	broker *broker.Broker
 	nc     net.Conn
-	raw    *rawWriter // nil if the socket cannot be written without blocking
+	raw    *serving.RawWriter // nil if the socket cannot be written without blocking
 	log    *slog.Logger
 	peer   broker.Peer
 	since  time.Time
@@ -205,7 +205,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
-		Options: o, broker: o.Broker, nc: nc, raw: newRawWriter(nc), peer: peerOf(nc), since: time.Now(),
+		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: peerOf(nc), since: time.Now(),
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
 	held.Name(&c.out.mu, "the output of a connection")

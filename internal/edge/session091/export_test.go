@@ -31,7 +31,7 @@ func StopSending(client broker.Client) (waiting func() int, letGo func()) {
 	waiting = func() int {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return o.items.len()
+		return o.items.Len()
 	}
 	return waiting, c.layDown
 }

@@ -109,7 +109,7 @@ func TestBR_9_9_WhatIsSetAsideMakesRoomForOtherQueues(t *testing.T) {
 		}
 	}
 	c.out.mu.Lock()
-	waiting := c.out.items.chunk(0)
+	waiting := c.out.items.Chunk(0)
 	for i := range waiting {
 		if it := &waiting[i]; it.kind == itemDelivery { // it lies where there is no file
 			b.Bodies().Release(it.d.Body)

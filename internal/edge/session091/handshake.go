@@ -1,13 +1,7 @@
 package session091
 
 import (
-	"context"
-	"errors"
-	"net"
-	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"bartleby.mq/internal/core/auth"
@@ -15,7 +9,7 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
-	"bartleby.mq/internal/safety/bug"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -95,7 +89,7 @@ func unexpected(id amqp091.MethodID) error {
 func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 	c.clientProps = m.ClientProperties
 	c.capabilities = readCapabilities(m.ClientProperties)
-	mechanism, known := c.mechanism(m.Mechanism)
+	mechanism, known := serving.Mechanism(m.Mechanism, c.Mechanisms, c.TLS, c.Anonymous)
 	if !known {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", "the mechanism is not offered")
 		return c.refuse()
@@ -105,11 +99,7 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 		c.log.Warn("login refused", "mechanism", m.Mechanism, "error", err)
 		return c.refuse()
 	}
-	var peer net.IP
-	if a, ok := c.nc.RemoteAddr().(*net.TCPAddr); ok {
-		peer = a.IP
-	}
-	id, err := c.authenticate(*credentials, peer)
+	id, err := c.authenticate(*credentials)
 	c.broker.Totals.Logins[broker.LoginAMQP091].Note(err == nil)
 	c.broker.NotifyLogin(credentials.User, m.Mechanism, &c.peer, c.TLS, err == nil)
 	if err != nil {
@@ -135,78 +125,22 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 }
 
 // authenticate authenticates the client, while its socket is open and the handshake has not timed out.
-func (c *conn) authenticate(given auth.Credentials, peer net.IP) (*broker.Identity, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var ahead []byte
-	var watch sync.WaitGroup
-	watch.Go(bug.Guarded(c.log, "a client that logs in", func() { // ends with the wait below
-		var open bool
-		if ahead, open = c.readAhead(); !open {
-			cancel()
-		}
-	}))
-	id, err := c.broker.AuthenticateTelling(ctx, given, peer, c.Stands)
-	_ = c.nc.SetReadDeadline(time.Now())
-	watch.Wait()
-	_ = c.nc.SetReadDeadline(c.deadline)
+func (c *conn) authenticate(given auth.Credentials) (*broker.Identity, error) {
+	login := serving.Login{Broker: c.broker, Log: c.log, Socket: c.nc, Deadline: c.deadline, Stands: c.Stands, MaxAhead: maxAhead}
+	id, ahead, err := login.Authenticate(given)
 	c.received(len(ahead))
 	c.in = append(c.in, ahead...) // the frame at hand comes before them
 	return id, err
 }
 
-// maxAhead is how much a client may send during its login; it needs two more frames. A client that sends more is disconnected,
-// because the node could no longer see that its socket is closed.
+// maxAhead is how much a client may send during its login; it needs two more frames.
 const maxAhead = maxStrangerBytes / 2
-
-// readAhead reads until a deadline stops it. open is false if before that the socket is closed, the handshake times out, or
-// the client has sent too much.
-func (c *conn) readAhead() (ahead []byte, open bool) {
-	var b [256]byte
-	for len(ahead) < maxAhead {
-		n, err := c.nc.Read(b[:])
-		ahead = append(ahead, b[:n]...)
-		if err != nil {
-			return ahead, errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(c.deadline)
-		}
-	}
-	return ahead, false
-}
-
-// mechanism starts the exchange of an offered mechanism.
-func (c *conn) mechanism(name string) (auth.Mechanism, bool) {
-	if !slices.Contains(c.Mechanisms, name) {
-		return nil, false
-	}
-	switch name {
-	case "EXTERNAL":
-		if c.TLS == nil || c.TLS.User == "" {
-			return nil, false
-		}
-		return auth.NewExternal(c.TLS.User), true
-	case "ANONYMOUS":
-		return auth.NewAnonymous(c.Anonymous), true
-	}
-	return auth.NewMechanism(name)
-}
 
 // refuse ends the connection without a close frame, after a delay that slows down guessing
 // (BR-2.4, BR-2.5, BR-1.8).
 func (c *conn) refuse() error {
 	c.Stands(broker.Refused)
-	timer := time.NewTimer(refusalDelay)
-	defer timer.Stop()
-	// The client may disconnect first. If it keeps sending, it is not read for longer than the delay.
-	_ = c.nc.SetReadDeadline(time.Now().Add(refusalDelay))
-	var b [256]byte
-	for read := 0; read <= maxStrangerBytes; {
-		n, err := c.nc.Read(b[:])
-		if err != nil {
-			return errEnd
-		}
-		read += n
-	}
-	<-timer.C
+	serving.Delay(c.nc, maxStrangerBytes)
 	return errEnd
 }
 

@@ -7,6 +7,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/safety/bug"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/wire/amqp091"
@@ -22,7 +23,7 @@ import (
 // without blocking. So an answer to a single request needs no switch of goroutines.
 type output struct {
 	mu      held.Mutex
-	items   itemList
+	items   serving.List[item]
 	raw     []byte // the bytes of raw items, one after the other
 	held    bool   // a goroutine has the pen
 	shut    bool   // it accepts nothing more
@@ -39,7 +40,7 @@ type output struct {
 	stuck []item
 
 	// Owned by the holder of the pen.
-	taken    itemList
+	taken    serving.List[item]
 	takenRaw []byte
 	wire     []byte // encoded, not yet written
 }
@@ -102,11 +103,11 @@ func (o *output) put(f func(b []byte) []byte) {
 	o.raw = f(o.raw)
 	n := len(o.raw) - before
 	o.owed += n
-	if it := o.items.newest(); it != nil && it.kind == itemRaw {
+	if it := o.items.Newest(); it != nil && it.kind == itemRaw {
 		it.bytes += n
 		return
 	}
-	o.items.push(&item{kind: itemRaw, bytes: n})
+	o.items.Push(&item{kind: itemRaw, bytes: n})
 }
 
 // putOwn is put for many bytes, which then belong to the output. It copies nothing, because a partition that delivers may
@@ -118,7 +119,7 @@ func (o *output) putOwn(b []byte) {
 		return
 	}
 	o.owed += len(b)
-	o.items.push(&item{kind: itemOwn, bytes: len(b), own: &b})
+	o.items.Push(&item{kind: itemOwn, bytes: len(b), own: &b})
 }
 
 // putMethod appends a method frame.
@@ -135,7 +136,7 @@ func (o *output) recovered(ch *channel) {
 	if o.shut {
 		return
 	}
-	o.items.push(&item{kind: itemRecovered, ch: ch, bytes: size})
+	o.items.Push(&item{kind: itemRecovered, ch: ch, bytes: size})
 	o.owed += size
 	ch.recovering++
 }
@@ -150,9 +151,6 @@ const itemBytes = 160
 // replyBytes is the memory of a reply besides its record and its names, including its item. Only maxReplies limits how many
 // wait.
 const replyBytes = 512
-
-// keptItems is the number of items for which an empty list keeps memory.
-const keptItems = 32 << 10
 
 // deliver appends a delivery and says whether there is room for more. If there is none, it also
 // notes the consumer, which must be resumed later: the holder of the pen may send everything and
@@ -175,7 +173,7 @@ func (c *conn) deliver(it *item) (more bool) {
 		c.broker.Bodies().Release(it.d.Body)
 		return false
 	}
-	o.items.push(it)
+	o.items.Push(it)
 	if it.kind == itemGet {
 		o.owed += it.bytes
 	}
@@ -192,11 +190,11 @@ func (c *conn) deliver(it *item) (more bool) {
 func (c *conn) flush(inline bool) {
 	o := &c.out
 	o.mu.Lock()
-	if o.items.len() == 0 || o.held {
+	if o.items.Len() == 0 || o.held {
 		o.mu.Unlock()
 		return // the holder of the pen checks the output again before it releases the pen
 	}
-	if inline && o.items.len() <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
+	if inline && o.items.Len() <= inlineItems && o.owed < writeSize && o.pending.Load() < writeSize && c.raw != nil && len(o.wire) == 0 {
 		o.held = true
 		o.mu.Unlock()
 		c.writeSome()
@@ -302,7 +300,7 @@ func (c *conn) writeSome() {
 	o.mu.Unlock()
 	c.encode(nil) // little enough for one piece
 	size := len(o.wire)
-	if err := c.raw.write(&o.wire); err != nil {
+	if err := c.raw.Write(&o.wire); err != nil {
 		c.broken(err)
 	}
 	c.stats.sent(size - len(o.wire))
@@ -314,7 +312,7 @@ func (c *conn) layDown() {
 	o := &c.out
 	o.mu.Lock()
 	o.held = false // the next holder of the pen waits for o.mu
-	again := o.shut || o.items.len() > 0 || len(o.wire) > 0 || len(o.paused) > 0
+	again := o.shut || o.items.Len() > 0 || len(o.wire) > 0 || len(o.paused) > 0
 	if !again {
 		c.window.Free()
 	}
@@ -345,8 +343,8 @@ func (c *conn) encode(write func([]byte) bool) {
 	at, size := 0, 0
 	broken := c.dead.Load()
 	store := c.broker.Bodies()
-	for k := range len(o.taken.full) + 1 {
-		chunk := o.taken.chunk(k)
+	for k := range o.taken.Chunks() {
+		chunk := o.taken.Chunk(k)
 		for i := range chunk {
 			it := &chunk[i]
 			switch {
@@ -382,7 +380,7 @@ func (c *conn) encode(write func([]byte) bool) {
 			}
 		}
 	}
-	o.taken.clear()
+	o.taken.Clear()
 	if cap(o.takenRaw) > 1<<20 {
 		o.takenRaw = nil
 	}

@@ -5,6 +5,7 @@ import (
 
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -58,7 +59,7 @@ func (c *conn) writeAll() {
 		if c.dead.Load() || !o.held && len(o.stuck) > 0 {
 			o.paused = nil // its consumers are being detached; stuck items leave no room for more
 		}
-		if o.held || o.items.len() == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
+		if o.held || o.items.Len() == 0 && len(o.wire) == 0 && len(o.paused) == 0 {
 			if !o.held {
 				c.window.Free()
 			}
@@ -143,7 +144,7 @@ func (c *conn) extendWriteDeadline() {
 func (o *output) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.held && o.items.len() == 0 && len(o.wire) == 0
+	return !o.held && o.items.Len() == 0 && len(o.wire) == 0
 }
 
 // giveBack returns unsent deliveries to their queues and releases their references.
@@ -192,13 +193,13 @@ func (c *conn) returnLate(it *item, how queue.ReturnKind) {
 func (c *conn) drainOutbox() {
 	c.out.mu.Lock()
 	items := c.out.items
-	c.out.items = itemList{}
+	c.out.items = serving.List[item]{}
 	stuck := c.out.stuck
 	c.out.stuck = nil
 	c.window.Free()
 	c.out.mu.Unlock()
 	c.giveBack(stuck)
-	for k := range len(items.full) + 1 {
-		c.giveBack(items.chunk(k))
+	for k := range items.Chunks() {
+		c.giveBack(items.Chunk(k))
 	}
 }

@@ -121,7 +121,7 @@ const (
 )
 
 // alone are the packages whose state belongs to one connection.
-var alone = []string{"wire/amqp091", "edge/session091", "edge/listen"}
+var alone = []string{"wire/amqp091", "wire/amqp10", "edge/session091", "edge/session10", "edge/listen", "run/serving"}
 
 // inShared looks for a function of ours, between a panic and the entry of a session, that
 // works on state shared by connections. A stack without the entry belongs to no session.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package session091
+package serving
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// rawWriter writes what a socket accepts without blocking.
-type rawWriter struct {
+// RawWriter writes what a socket accepts without blocking.
+type RawWriter struct {
 	rc  syscall.RawConn
 	buf []byte
 	n   int
@@ -18,7 +18,8 @@ type rawWriter struct {
 	try func(fd uintptr) bool
 }
 
-func newRawWriter(nc net.Conn) *rawWriter {
+// NewRawWriter returns one for a socket, nil if that cannot be written without blocking.
+func NewRawWriter(nc net.Conn) *RawWriter {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return nil // TLS, or a pipe in a test
@@ -27,7 +28,7 @@ func newRawWriter(nc net.Conn) *rawWriter {
 	if err != nil {
 		return nil
 	}
-	w := &rawWriter{rc: rc}
+	w := &RawWriter{rc: rc}
 	w.try = func(fd uintptr) bool {
 		for len(w.buf) > w.n {
 			n, err := syscall.Write(int(fd), w.buf[w.n:])
@@ -50,8 +51,8 @@ func newRawWriter(nc net.Conn) *rawWriter {
 	return w
 }
 
-// write writes the beginning of b and leaves the rest in b. REQUIRES: the pen.
-func (w *rawWriter) write(b *[]byte) error {
+// Write writes the beginning of b and leaves the rest in b. One goroutine at a time may call it.
+func (w *RawWriter) Write(b *[]byte) error {
 	if len(*b) == 0 {
 		return nil
 	}
