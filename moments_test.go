@@ -16,6 +16,7 @@ var plainTimes = map[string]string{
 	"internal/core/queue/admission.go":      "the clock and one millisecond",
 	"internal/core/queue/index/split.go":    "the clock and at most the horizon",
 	"internal/edge/session091/handshake.go": "16 bits of seconds",
+	"internal/edge/session10/handshake.go":  "32 bits of milliseconds",
 	"internal/sim/world.go":                 "a simulation's own clock",
 	"internal/sim/faults.go":                "a simulation's own clock",
 }

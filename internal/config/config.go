@@ -33,6 +33,8 @@ type Config struct {
 	TLSTimeout       time.Duration // ssl_handshake_timeout, in ms there
 	FrameMax         uint32        // frame_max, bytes
 	ChannelMax       uint16        // channel_max
+	SessionMax       int           // session_max_per_connection
+	LinkMax          int           // link_max_per_session
 	MaxConnections   int           // max_connections; 0: no limit
 	MaxNodeChannels  int           // channel_max_per_node; 0: no limit
 	// MaxHandshakes is handshake_max_per_address: connections from one address that have not
@@ -75,6 +77,7 @@ type Config struct {
 	ApsaraMQ ApsaraMQ
 
 	Strict             bool          // compatibility.strict: RabbitMQ's behaviour where ours differs by choice
+	AMQP10             bool          // amqp10.enabled: whether clients may speak AMQP 1.0
 	SettleExchange     *bool         // settle_exchange.enabled; nil: unless compatibility.strict
 	CountNack          *bool         // delivery_limit.count_nack (DL-11.5); nil: in all queues but strict ones
 	LostAndFound       *bool         // lost_and_found.enabled; nil: unless compatibility.strict
@@ -134,6 +137,9 @@ func Default() Config {
 		HandshakeTimeout: 10 * time.Second,
 		TLSTimeout:       5 * time.Second,
 		FrameMax:         131072,
+		SessionMax:       64,
+		LinkMax:          256,
+		AMQP10:           true,
 		ChannelMax:       2047,
 		MaxHandshakes:    2000,
 		MaxMessageSize:   16 << 20,

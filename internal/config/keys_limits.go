@@ -20,6 +20,8 @@ var (
 var limitKeys = []key{
 	{pattern: "frame_max", live: true, value: integer(4096, math.MaxInt32, 1, func(c *Config) *uint32 { return &c.FrameMax })},
 	{pattern: "channel_max", live: true, value: maxChannels},
+	{pattern: "session_max_per_connection", live: true, value: integer(1, 1<<16, 1, func(c *Config) *int { return &c.SessionMax })},
+	{pattern: "link_max_per_session", live: true, value: integer(1, math.MaxInt32, 1, func(c *Config) *int { return &c.LinkMax })},
 	{pattern: "max_channels_per_connection", live: true, value: value{set: maxChannels.set}},
 	{pattern: "channel_max_per_node", live: true, value: orWord("infinity", 1, math.MaxInt32, 1, func(c *Config) *int { return &c.MaxNodeChannels })},
 	{pattern: "max_connections", live: true, value: maxConnections},

@@ -5,6 +5,7 @@ import "time"
 // ownKeys are keys that RabbitMQ does not have.
 var ownKeys = []key{
 	{pattern: "compatibility.strict", value: flag(func(c *Config) *bool { return &c.Strict })},
+	{pattern: "amqp10.enabled", value: flag(func(c *Config) *bool { return &c.AMQP10 })},
 	{pattern: "settle_exchange.enabled", value: flagIfSaid(func(c *Config) **bool { return &c.SettleExchange })},
 	{pattern: "delivery_limit.count_nack", value: flagIfSaid(func(c *Config) **bool { return &c.CountNack })},
 	{pattern: "lost_and_found.enabled", value: flagIfSaid(func(c *Config) **bool { return &c.LostAndFound })},

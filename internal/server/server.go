@@ -33,6 +33,7 @@ import (
 	"bartleby.mq/internal/edge/api"
 	"bartleby.mq/internal/edge/listen"
 	"bartleby.mq/internal/edge/session091"
+	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/edge/shovel"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/office"
@@ -174,7 +175,7 @@ func Start(o Options) (s *Server, err error) {
 	s.shovels = shovel.Start(shovel.Options{Broker: s.broker, Logger: o.Logger, ClusterName: s.clusterName})
 	s.warnOfFiles(&o.Config)
 	s.listen = listen.New(listen.Options{
-		Protocols: []listen.Protocol{{Headers: session091.Headers, Serve: s.serve091}}, Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
+		Protocols: s.protocols(), Logger: o.ConnectionLogger, LikeRabbitMQ: o.Config.Strict, Proxied: o.Config.ProxyProtocol, Proxies: o.Config.Proxies, Limits: s.listenLimits(&o.Config),
 	})
 	if o.Config.ProxyProtocol && o.Config.Proxies == nil {
 		s.Logger.Warn("PROXY headers are trusted only from this machine; name trusted proxies with proxy_protocol.trusted.1, .2, ...")
@@ -321,29 +322,57 @@ func (s *Server) firstStart() error {
 	})
 }
 
+// protocols are those that clients may speak.
+func (s *Server) protocols() []listen.Protocol {
+	list := []listen.Protocol{{Headers: session091.Headers, Serve: s.serve091}}
+	if s.Config.AMQP10 {
+		list = append(list, listen.Protocol{Headers: session10.Headers, Serve: s.serve10})
+	}
+	return list
+}
+
 func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 	c := s.config.Load()
-	heartbeat := c.Heartbeat
-	if heartbeat == 0 {
-		heartbeat = -1 // to the session 0 is the default
-	}
 	secure := secured(nc, c.Auth.CertLogin)
 	session091.Serve(nc, first, session091.Options{
-		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat,
+		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
-		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened,
-		Stands: func(to broker.Standing) {
-			switch to {
-			case broker.Undecided:
-				place.Needed()
-			case broker.PutOff:
-				place.PutOff()
-			case broker.Refused:
-				place.Refused()
-			}
-		},
+		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened, Stands: stands(place),
 	})
+}
+
+func (s *Server) serve10(nc net.Conn, first []byte, place *listen.Place) {
+	c := s.config.Load()
+	secure := secured(nc, c.Auth.CertLogin)
+	session10.Serve(nc, first, session10.Options{
+		Broker: s.broker, Logger: s.ConnectionLogger, SessionMax: c.SessionMax, LinkMax: c.LinkMax, FrameMax: c.FrameMax, IdleTimeout: heartbeat(c),
+		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
+		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, Strict: c.Strict,
+		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened, Stands: stands(place),
+	})
+}
+
+// heartbeat is the configured one for a session, to which 0 is the default.
+func heartbeat(c *config.Config) time.Duration {
+	if c.Heartbeat == 0 {
+		return -1
+	}
+	return c.Heartbeat
+}
+
+// stands tells the place of a client how far its login is.
+func stands(place *listen.Place) func(broker.Standing) {
+	return func(to broker.Standing) {
+		switch to {
+		case broker.Undecided:
+			place.Needed()
+		case broker.PutOff:
+			place.PutOff()
+		case broker.Refused:
+			place.Refused()
+		}
+	}
 }
 
 // Stop stops the node in order: it accepts no new clients, closes connections, waits for

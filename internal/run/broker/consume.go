@@ -122,3 +122,13 @@ func (c *Connection) Open(q *partition.Queue, gate queue.Gate) { c.b.node.Open(q
 func (c *Connection) Share(q *partition.Queue, list []*queue.Consumer, gate queue.Gate) {
 	c.b.node.Share(q, list, gate)
 }
+
+// HasQueue says whether the virtual host has the queue, whoever may use it.
+func (c *Connection) HasQueue(name message.QueueName) (has bool) {
+	c.b.glance(func() {
+		if v, ok := c.b.state.VHost(c.VHost); ok {
+			_, has = v.Queue(name)
+		}
+	})
+	return has
+}

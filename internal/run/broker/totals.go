@@ -45,16 +45,14 @@ type LoginProtocol int
 // The protocols, and how many there are.
 const (
 	LoginAMQP091 LoginProtocol = iota
+	LoginAMQP10
 	LoginHTTP
 	LoginProtocols
 )
 
 // String returns RabbitMQ's name of the protocol.
 func (p LoginProtocol) String() string {
-	if p == LoginHTTP {
-		return "http"
-	}
-	return "amqp091"
+	return [...]string{LoginAMQP091: "amqp091", LoginAMQP10: "amqp10", LoginHTTP: "http"}[p]
 }
 
 // SizeBounds are the upper bounds of the classes of message sizes, in bytes. They are RabbitMQ's.

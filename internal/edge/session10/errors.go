@@ -1,0 +1,86 @@
+package session10
+
+import (
+	"errors"
+	"fmt"
+
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/wire/amqp10"
+)
+
+// scope is what a failure ends.
+type scope uint8
+
+const (
+	ofConnection scope = iota
+	ofSession
+	ofLink
+)
+
+// failure is an error for the client. It ends the connection, a session or a link.
+type failure struct {
+	scope     scope
+	condition string
+	text      string
+	info      []byte // an encoded map, nil for none
+}
+
+func (f *failure) Error() string { return f.condition + ": " + f.text }
+
+// wire is the failure as it goes to the client.
+func (f *failure) wire() *amqp10.Error {
+	e := &amqp10.Error{Condition: []byte(f.condition)}
+	if f.text != "" {
+		e.Description = []byte(f.text)
+	}
+	if f.info != nil {
+		e.Info, _, _ = amqp10.ReadValue(f.info) // it was encoded here
+	}
+	return e
+}
+
+// fail is a failure that ends the connection.
+func fail(condition, format string, args ...any) *failure {
+	return &failure{condition: condition, text: fmt.Sprintf(format, args...)}
+}
+
+// failSession is a failure that ends the session.
+func failSession(condition, format string, args ...any) *failure {
+	return &failure{scope: ofSession, condition: condition, text: fmt.Sprintf(format, args...)}
+}
+
+// failLink is a failure that ends the link.
+func failLink(condition, format string, args ...any) *failure {
+	return &failure{scope: ofLink, condition: condition, text: fmt.Sprintf(format, args...)}
+}
+
+// undecodable is the failure for a frame whose body cannot be read. RabbitMQ closes the connection with a crash's report; the
+// standard has a condition for it.
+func undecodable(err error) *failure { return fail(amqp10.ConditionDecodeError, "%s", err) }
+
+// conditions are the error conditions of the kinds of refusal.
+var conditions = [...]string{
+	topology.Internal: amqp10.ConditionInternalError, topology.NotFound: amqp10.ConditionNotFound,
+	topology.AccessRefused: amqp10.ConditionUnauthorizedAccess, topology.PreconditionFailed: amqp10.ConditionPreconditionFailed,
+	topology.ResourceLocked: amqp10.ConditionResourceLocked, topology.NotAllowed: amqp10.ConditionNotAllowed,
+	topology.NotImplemented: amqp10.ConditionNotImplemented, topology.Invalid: amqp10.ConditionPreconditionFailed,
+	topology.Protected: amqp10.ConditionPreconditionFailed,
+}
+
+// asFailure translates an error of the broker. A lacking permission ends the session, as RabbitMQ does it; other refusals end
+// the link, and errors that are none the connection.
+func asFailure(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	var refused *topology.Error
+	if errors.As(err, &refused) && int(refused.Kind) < len(conditions) {
+		f = &failure{scope: ofLink, condition: conditions[refused.Kind], text: refused.Text}
+		if refused.Fault == topology.Denied {
+			f.scope = ofSession
+		}
+		return f
+	}
+	return fail(amqp10.ConditionInternalError, "%s", err)
+}

@@ -1,0 +1,319 @@
+package session10
+
+import (
+	"fmt"
+	"slices"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp10"
+)
+
+// attach answers attach (2.6.3). A link that is refused is answered without the terminus that would be ours, and detached
+// with the reason.
+func (s *session) attach(a *amqp10.Attach) error {
+	c := s.c
+	if a.Handle > s.handleMax {
+		return failSession(amqp10.ConditionFramingError, "link handle value (%d) exceeds maximum link handle value (%d)", a.Handle, s.handleMax)
+	}
+	s.mu.Lock()
+	_, used := s.consumers[a.Handle]
+	s.mu.Unlock()
+	if used || s.publishers[a.Handle] != nil {
+		return failSession(amqp10.ConditionHandleInUse, "handle %d is already associated with a link", a.Handle)
+	}
+	c.flushOps() // what came before is done before the link begins
+	var err error
+	if a.Role == amqp10.RoleSender {
+		err = s.attachPublisher(a)
+	} else {
+		err = s.attachConsumer(a)
+	}
+	if err == nil {
+		return nil
+	}
+	f := asFailure(err)
+	if f.scope != ofLink {
+		return f
+	}
+	c.log.Warn("refused a link", "link", printable(a.Name), "channel", s.number, "condition", f.condition, "reason", f.text, "user", c.login.User)
+	answer := amqp10.Attach{Name: a.Name, Handle: a.Handle, Role: !a.Role, SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode}
+	if a.Role == amqp10.RoleSender {
+		answer.Source = a.Source
+	} else {
+		answer.Target, answer.InitialDeliveryCount = a.Target, amqp10.Some[uint32](0)
+	}
+	c.out.putFrame(s.number, &answer)
+	c.out.putFrame(s.number, &amqp10.Detach{Handle: a.Handle, Closed: true, Error: f.wire()})
+	return nil
+}
+
+// checkAttach refuses what RabbitMQ has not either.
+func checkAttach(a *amqp10.Attach) error {
+	switch {
+	case a.Target.Descriptor() == amqp10.DescriptorCoordinator:
+		return failLink(amqp10.ConditionNotImplemented, "Transactions not supported")
+	case a.Unsettled.Len() > 0, a.IncompleteUnsettled:
+		return failLink(amqp10.ConditionNotImplemented, "Link recovery not supported")
+	case a.RcvSettleMode == amqp10.ReceiverSettleModeSecond && !settles(a):
+		return failLink(amqp10.ConditionNotImplemented, "rcv-settle-mode second not supported")
+	}
+	return nil
+}
+
+// settles says whether the sender of a link settles everything it sends.
+func settles(a *amqp10.Attach) bool {
+	return a.SndSettleMode.Set && a.SndSettleMode.Value == amqp10.SenderSettleModeSettled
+}
+
+// outcomeNames are the outcomes that we know, all those of the standard (3.4).
+var outcomeNames = []string{
+	amqp10.DescriptorAccepted.String(), amqp10.DescriptorRejected.String(), amqp10.DescriptorReleased.String(), amqp10.DescriptorModified.String(),
+}
+
+// outcomes are those of a source: what the client names, or all.
+func outcomes(v amqp10.Value) (amqp10.Value, error) {
+	if v.IsNull() {
+		all, _, _ := amqp10.ReadValue(amqp10.AppendSymbols(nil, outcomeNames...))
+		return all, nil
+	}
+	list := v.Symbols()
+	for name, ok := list.Next(); ok; name, ok = list.Next() {
+		if !slices.Contains(outcomeNames, string(name)) {
+			return v, failLink(amqp10.ConditionNotImplemented, "Outcomes not supported: [{symbol,%s}]", erlangBinary(name))
+		}
+	}
+	return v, nil
+}
+
+// managementNode is the address of the node by which clients declare and bind.
+const managementNode = "/management"
+
+// attachPublisher begins a link on which the client sends.
+func (s *session) attachPublisher(a *amqp10.Attach) error {
+	if err := checkAttach(a); err != nil {
+		return err
+	}
+	c := s.c
+	if a.Target.IsNull() {
+		return failLink(amqp10.ConditionInvalidField, "Attach refused: target_required")
+	}
+	if !a.InitialDeliveryCount.Set {
+		return failSession(amqp10.ConditionInvalidField, "initial-delivery-count is not set by the sender")
+	}
+	var tgt amqp10.Target
+	if err := tgt.Decode(a.Target); err != nil {
+		return undecodable(err)
+	}
+	if tgt.Dynamic {
+		return failLink(amqp10.ConditionNotImplemented, "Dynamic target not supported")
+	}
+	to, err := s.resolveTarget(&tgt)
+	if err != nil {
+		return err
+	}
+	if a.Source.Descriptor() == amqp10.DescriptorSource {
+		var src amqp10.Source
+		if err := src.Decode(a.Source); err != nil {
+			return undecodable(err)
+		}
+		if _, err := outcomes(src.Outcomes); err != nil {
+			return err
+		}
+	}
+	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), to: to, mode: a.SndSettleMode.Value}
+	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, maxCredit
+	p.exchange, p.key = []byte(to.exchange), []byte(to.key)
+	c.chMu.Lock()
+	s.publishers[a.Handle] = p
+	c.chMu.Unlock()
+	c.out.putFrame(s.number, &amqp10.Attach{
+		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleReceiver, SndSettleMode: a.SndSettleMode, Source: a.Source, Target: a.Target,
+		MaxMessageSize: amqp10.Some(uint64(c.link.MaxMessageSize())),
+	})
+	p.confirms.mu.Lock()
+	p.grant()
+	p.confirms.mu.Unlock()
+	return nil
+}
+
+// resolveTarget says where messages go, if the client may send there.
+func (s *session) resolveTarget(tgt *amqp10.Target) (to target, err error) {
+	if tgt.Address == nil {
+		return target{anonymous: true}, nil
+	}
+	address := string(tgt.Address)
+	switch {
+	case address == managementNode:
+		return to, failLink(amqp10.ConditionNotImplemented, "the node %s is not supported", managementNode)
+	case !isVersion2(address):
+		return to, refuseVersion1(tgt.Address)
+	}
+	to, ok := parseTarget(address)
+	if !ok {
+		return to, failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address_string,%s}", erlangBinary(tgt.Address))
+	}
+	link := s.c.link
+	if to.queue && !link.HasQueue(message.QueueName(to.key)) && !broker.IsReplyKey([]byte(to.key)) {
+		return to, topology.NoQueue(link.VHost, message.QueueName(to.key))
+	}
+	return to, link.MayPublish(&broker.Publication{Exchange: []byte(to.exchange), Key: []byte(to.key)})
+}
+
+// attachConsumer begins a link on which we send.
+func (s *session) attachConsumer(a *amqp10.Attach) error {
+	if err := checkAttach(a); err != nil {
+		return err
+	}
+	c := s.c
+	if a.Source.IsNull() {
+		return failLink(amqp10.ConditionInvalidField, "Attach refused: source_required")
+	}
+	var src amqp10.Source
+	if err := src.Decode(a.Source); err != nil {
+		return undecodable(err)
+	}
+	if src.Dynamic {
+		return failLink(amqp10.ConditionNotImplemented, "Dynamic source not supported")
+	}
+	all, err := outcomes(src.Outcomes)
+	if err != nil {
+		return err
+	}
+	name, err := sourceQueue(&src)
+	if err != nil {
+		return err
+	}
+	decl, err := c.link.FindReadable(name)
+	if err != nil {
+		return err
+	}
+	noAck := settles(a)
+	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), maxMessage: a.MaxMessageSize.Value}
+	k.Consumer = queue.Consumer{Target: k, Tag: fmt.Sprint(a.Handle), NoAck: noAck, Credited: true}
+	if err := k.properties(a.Properties, decl); err != nil {
+		return err
+	}
+	mode := amqp10.SenderSettleModeUnsettled
+	if noAck {
+		mode = amqp10.SenderSettleModeSettled
+	}
+	released, _, _ := amqp10.ReadValue((&amqp10.Released{}).Append(nil))
+	src.DefaultOutcome, src.Outcomes, src.Capabilities, src.Filter = released, all, amqp10.Value{}, amqp10.Value{}
+	src.DistributionMode = []byte("move")
+	source, _, _ := amqp10.ReadValue(src.Append(nil))
+	answer := &amqp10.Attach{
+		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleSender, SndSettleMode: amqp10.Some(mode), RcvSettleMode: a.RcvSettleMode,
+		Source: source, Target: a.Target, InitialDeliveryCount: amqp10.Some[uint32](0), MaxMessageSize: a.MaxMessageSize,
+	}
+	_, err = c.link.Consume(name, &k.Consumer, func(q *partition.Queue) {
+		k.q = q
+		s.mu.Lock()
+		s.consumers[a.Handle] = k
+		s.mu.Unlock()
+		c.out.putFrame(s.number, answer)
+	})
+	return err
+}
+
+// sourceQueue is the queue that a source names.
+func sourceQueue(src *amqp10.Source) (message.QueueName, error) {
+	address := string(src.Address)
+	switch name, ok := parseSource(address); {
+	case ok:
+		return name, nil
+	case address == managementNode:
+		return "", failLink(amqp10.ConditionNotImplemented, "the node %s is not supported", managementNode)
+	case src.Address == nil:
+		return "", failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,undefined}")
+	case isVersion2(address):
+		return "", failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,{utf8,%s}}", erlangBinary(src.Address))
+	}
+	return "", refuseVersion1(src.Address)
+}
+
+// detach answers detach. One that the client sends for ours is not answered again.
+func (s *session) detach(d *amqp10.Detach) error {
+	c := s.c
+	s.mu.Lock()
+	k := s.consumers[d.Handle]
+	s.mu.Unlock()
+	p := s.publishers[d.Handle]
+	switch {
+	case k != nil:
+		c.flushOps() // what it has settled does not go back
+		if !s.endConsumer(k) {
+			return nil // its queue was deleted at the same time
+		}
+		c.link.Quit([]partition.Seat{{Queue: k.q, Consumer: &k.Consumer}}, nil)()
+		c.link.NotifyConsumerGone(k.q, k.Tag, s.number, true)
+	case p != nil:
+		c.flushOps()
+		c.confirm()
+		if p.confirms.waiting() > 0 {
+			c.link.Settle()
+		}
+		s.endPublisher(p)
+	default:
+		return nil
+	}
+	c.out.putFrame(s.number, &amqp10.Detach{Handle: d.Handle, Closed: d.Closed})
+	return nil
+}
+
+// endConsumer takes a consumer out of the session and forgets its unsettled deliveries. It says whether it was there.
+func (s *session) endConsumer(k *consumer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.ended {
+		return false
+	}
+	k.ended = true
+	delete(s.consumers, k.handle)
+	for id, u := range s.unsettled {
+		if u.consumer == k {
+			delete(s.unsettled, id)
+		}
+	}
+	s.c.out.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
+	return true
+}
+
+func (s *session) endPublisher(p *publisher) {
+	p.end()
+	s.c.chMu.Lock()
+	delete(s.publishers, p.handle)
+	s.c.chMu.Unlock()
+}
+
+// fail detaches a publisher with an error, after everything before it was answered.
+func (p *publisher) fail(f *failure) {
+	s := p.s
+	c := s.c
+	c.flushOps()
+	c.confirm()
+	if p.confirms.waiting() > 0 {
+		c.link.Settle()
+	}
+	c.log.Warn("detaching a link", "link", p.name, "channel", s.number, "condition", f.condition, "reason", f.text, "user", c.login.User)
+	s.endPublisher(p)
+	c.out.putFrame(s.number, &amqp10.Detach{Handle: p.handle, Closed: true, Error: f.wire()})
+}
+
+// properties reads the properties of a consumer's link.
+func (k *consumer) properties(v amqp10.Value, decl *topology.Queue) error {
+	if n, ok := v.Lookup("rabbitmq:priority"); ok && n.Type() == amqp10.TypeInt {
+		k.Priority, _ = n.Int64()
+	}
+	if n, ok := v.Lookup("rabbitmq:consumer-timeout"); ok && n.Type() == amqp10.TypeUint {
+		if decl.Type != topology.Quorum {
+			return failLink(amqp10.ConditionPreconditionFailed, "invalid arg 'x-consumer-timeout' for %s of queue type rabbit_classic_queue", decl.Resource())
+		}
+		ms, _ := n.Uint64()
+		k.Timeout = int64(ms)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package session10
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
+	"bartleby.mq/internal/safety/held"
+	"bartleby.mq/internal/wire/amqp10"
+)
+
+const (
+	// maxWindow is how many transfers a client may send before it hears of a new window, as in RabbitMQ.
+	maxWindow = 400
+	// outgoingWindow is our own, which never closes: what waits for a client is bounded otherwise.
+	outgoingWindow = 1<<32 - 1
+	// maxFlows is how many flows may wait in a session whose window is closed.
+	maxFlows = 1024
+)
+
+// session is one session of a connection (2.5).
+type session struct {
+	c         *conn
+	number    uint16 // of its channel, in both directions
+	handleMax uint32
+	parked    atomic.Int64 // bytes of what is parked in it
+
+	// Owned by the reader.
+	publishers map[uint32]*publisher // by handle
+	slack      int                   // how many transfers beyond its window a client may send, since an alarm has closed it
+
+	// Owned by the holder of the pen.
+	parking serving.List[item] // what waits for the client's window, in order
+	part    *part              // a delivery of which only a part was sent; before all in parking
+	flows   int                // of parking
+
+	mu           held.Mutex // guards what follows; goroutines that delete queues take it
+	closed       bool
+	consumers    map[uint32]*consumer // by handle
+	nextIncoming uint32               // transfer-id of the client's next transfer
+	window       int                  // how many more it may send; negative if it has sent more
+	nextOutgoing uint32               // transfer-id of our next transfer
+	limit        uint32               // up to which transfer-id the client takes them
+	nextDelivery uint32               // delivery-id of our next delivery
+	unsettled    map[uint32]unsettled // by delivery-id
+}
+
+// beginSession answers begin.
+func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
+	refused := c.link.OpenChannel()
+	s := &session{
+		c: c, number: number, handleMax: min(b.HandleMax.Value, uint32(c.LinkMax-1)), publishers: map[uint32]*publisher{},
+		consumers: map[uint32]*consumer{}, nextIncoming: b.NextOutgoingID, window: maxWindow, limit: b.IncomingWindow, unsettled: map[uint32]unsettled{},
+	}
+	if c.alarmed {
+		s.window = 0
+	}
+	c.out.putFrame(number, &amqp10.Begin{
+		RemoteChannel: amqp10.Some(number), IncomingWindow: uint32(s.window), OutgoingWindow: outgoingWindow, HandleMax: amqp10.Some(s.handleMax),
+	})
+	if refused != nil {
+		f := asFailure(refused)
+		f.condition = amqp10.ConditionResourceLimitExceeded
+		c.log.Error("refused a session", "channel", number, "reason", f.text, "user", c.login.User)
+		c.out.putFrame(number, &amqp10.End{Error: f.wire()})
+		return nil
+	}
+	c.chMu.Lock()
+	c.sessions[number] = s
+	c.chMu.Unlock()
+	c.link.NotifyChannel(number)
+	return nil
+}
+
+// perform carries out a performative on an open session.
+func (s *session) perform(d amqp10.Descriptor, v amqp10.Value, payload []byte) error {
+	switch d {
+	case amqp10.DescriptorTransfer:
+		var t amqp10.Transfer
+		if err := t.Decode(v); err != nil {
+			return undecodable(err)
+		}
+		return s.transfer(&t, payload)
+	case amqp10.DescriptorFlow:
+		var f amqp10.Flow
+		if err := f.Decode(v); err != nil {
+			return undecodable(err)
+		}
+		return s.flow(&f)
+	case amqp10.DescriptorDisposition:
+		var d amqp10.Disposition
+		if err := d.Decode(v); err != nil {
+			return undecodable(err)
+		}
+		return s.disposition(&d)
+	case amqp10.DescriptorAttach:
+		var a amqp10.Attach
+		if err := a.Decode(v); err != nil {
+			return undecodable(err)
+		}
+		return s.attach(&a)
+	case amqp10.DescriptorDetach:
+		var d amqp10.Detach
+		if err := d.Decode(v); err != nil {
+			return undecodable(err)
+		}
+		return s.detach(&d)
+	case amqp10.DescriptorEnd:
+		s.c.flushOps()
+		s.c.confirm()
+		s.c.endSession(s, nil)
+		return nil
+	}
+	return failSession(amqp10.ConditionInternalError, "Unexpected frame %s", d)
+}
+
+// endSession ends a session with a frame, and gives back what its consumers hold.
+func (c *conn) endSession(s *session, f *failure) {
+	var end amqp10.End
+	if f != nil {
+		c.log.Error("closing session", "channel", s.number, "condition", f.condition, "reason", f.text, "user", c.login.User)
+		end.Error = f.wire()
+	}
+	s.wait()
+	c.release([]*session{s})()
+	c.forgetSession(s)
+	c.out.putFrame(s.number, &end)
+}
+
+func (c *conn) forgetSession(s *session) {
+	c.chMu.Lock()
+	delete(c.sessions, s.number)
+	c.chMu.Unlock()
+}
+
+// endSessions ends all sessions with the connection. None of them gets a delivery afterwards.
+func (c *conn) endSessions() {
+	list := c.sortedSessions()
+	applied := c.release(list)
+	for _, s := range list {
+		c.forgetSession(s)
+	}
+	applied()
+}
+
+// release ends the consumers of sessions, and requeues what they hold, in order. It does so for several sessions at once: none
+// of them gets a delivery that another gives back. Their deliveries in the output go back with it too.
+func (c *conn) release(sessions []*session) (applied func()) {
+	var seats []partition.Seat
+	consumed := make([]int, len(sessions))
+	for i, s := range sessions {
+		s.mu.Lock()
+		s.closed = true
+		list := make([]*consumer, 0, len(s.consumers))
+		for _, k := range s.consumers {
+			k.ended = true
+			list = append(list, k)
+		}
+		clear(s.consumers)
+		s.unsettled = nil
+		s.mu.Unlock()
+		slices.SortFunc(list, func(a, b *consumer) int { return int(a.handle) - int(b.handle) })
+		for _, k := range list {
+			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
+		}
+		consumed[i] = len(list)
+		for _, p := range s.publishers {
+			p.end()
+		}
+		clear(s.publishers)
+		c.out.putItem(item{kind: itemWindow, s: s}) // what is parked there is released
+	}
+	applied = func() {}
+	if len(seats) > 0 {
+		applied = c.link.Quit(seats, nil)
+	}
+	for i, s := range sessions {
+		c.link.CloseChannel()
+		c.link.NotifyChannelClosed(s.number, consumed[i])
+	}
+	return applied
+}
+
+// wait returns when no publish of the session waits for replicated queues.
+func (s *session) wait() {
+	for _, p := range s.publishers {
+		if p.confirms.waiting() > 0 {
+			s.c.link.Settle()
+			return
+		}
+	}
+}
+
+// heedAlarm closes the session's window, or opens it again. Transfers that the client has sent already are taken.
+func (s *session) heedAlarm(on bool) {
+	s.mu.Lock()
+	s.window, s.slack = maxWindow, 0
+	if on {
+		s.window, s.slack = 0, maxWindow
+	}
+	s.mu.Unlock()
+	s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+}
+
+// took counts a transfer of the client (2.5.6). Half way through its window the client gets a new one.
+func (s *session) took() error {
+	s.mu.Lock()
+	s.window--
+	s.nextIncoming++
+	violated := s.window < -s.slack
+	renew := !s.c.alarmed && s.window <= maxWindow/2
+	if renew {
+		s.window = maxWindow
+	}
+	s.mu.Unlock()
+	if violated {
+		return failSession(amqp10.ConditionWindowViolation, "incoming window violation (tolerated excess tranfers: %d)", s.slack)
+	}
+	if renew {
+		s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+	}
+	return nil
+}
+
+// flow handles the client's flow: that of the session, and that of a link (2.7.4).
+func (s *session) flow(f *amqp10.Flow) error {
+	s.mu.Lock()
+	from := f.NextIncomingID.Value // unset: it has not seen our begin, and our first transfer-id is 0
+	if int32(from-s.nextOutgoing) > 0 {
+		at := s.nextOutgoing
+		s.mu.Unlock()
+		return failSession(amqp10.ConditionWindowViolation, "next-incoming-id from FLOW (%d) leads next-outgoing-id (%d)", from, at)
+	}
+	if s.limit != from+f.IncomingWindow {
+		s.limit = from + f.IncomingWindow
+		s.c.out.putItem(item{kind: itemWindow, s: s})
+	}
+	s.nextIncoming = f.NextOutgoingID
+	var k *consumer
+	if f.Handle.Set {
+		k = s.consumers[f.Handle.Value]
+	}
+	s.mu.Unlock()
+	if !f.Handle.Set {
+		if f.Echo {
+			s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+		}
+		return nil
+	}
+	if k != nil {
+		return k.flow(f)
+	}
+	if s.publishers[f.Handle.Value] == nil {
+		return failSession(amqp10.ConditionUnattachedHandle, "Unattached link handle: %d", f.Handle.Value)
+	}
+	return nil // how many messages the client has
+}
+
+// room is how many transfers the client takes now.
+func (s *session) room() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(0, int(int32(s.limit-s.nextOutgoing)))
+}
+
+// over says whether the consumer's link has ended, or its session.
+func (s *session) over(k *consumer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed || k != nil && k.ended
+}
+
+// waiting says whether something is parked in the session. REQUIRES: the pen.
+func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
+
+// park keeps an item until the client's window is open. REQUIRES: the pen.
+func (s *session) park(it *item) {
+	if it.kind == itemFlow {
+		if s.flows++; s.flows > maxFlows {
+			s.c.Terminate(0, "too many flows wait for the window of a session") // nobody needs so many
+			return
+		}
+	} else {
+		s.parked.Add(int64(it.bytes))
+	}
+	s.parking.Push(it)
+}
