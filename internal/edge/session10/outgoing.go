@@ -2,6 +2,7 @@ package session10
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
@@ -32,6 +33,9 @@ type consumer struct {
 	granted  uint32 // the delivery-count up to which the queue may deliver
 	limit    uint32 // the one up to which the client takes messages
 	draining bool   // the rest of a drain waits for room; guarded by session.mu
+	// urgent: a drain is under way. The queue must not take the consumer for one that is full, and so believe that there is
+	// nothing for it.
+	urgent atomic.Bool
 
 	// Owned by the holder of the pen.
 	count uint32 // delivery-count: what was sent, and credit that has ended
@@ -108,20 +112,24 @@ func (k *consumer) flow(f *amqp10.Flow) error {
 }
 
 // drainStep is how many deliveries a drain asks for at a time. It goes on while there is room for more.
-const drainStep = 64
+const drainStep = 16
 
 // drain has the queue deliver what it has, up to the client's credit, and ends what is left of that.
 func (k *consumer) drain() error {
 	c := k.s.c
+	if !k.urgent.Swap(true) {
+		c.link.Resume(k.q, &k.Consumer) // it may have been full
+	}
 	for {
 		more := int(int32(k.limit - k.granted))
 		step := min(more, drainStep)
 		drained, ready, err := c.link.Grant(k.q, &k.Consumer, step, true)
 		if err != nil {
-			return nil
+			return nil // as in flow
 		}
 		k.granted += uint32(int32(step))
 		if left := more - step; drained > 0 || left <= 0 {
+			k.urgent.Store(false)
 			k.granted = k.limit
 			c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
 			return nil

@@ -25,7 +25,7 @@ type output struct {
 	shut     bool   // it accepts nothing more
 	paused   []*consumer
 	draining []*consumer  // whose drain goes on when there is room
-	pending  atomic.Int64 // approximate bytes of waiting messages, also of those that are parked
+	pending  atomic.Int64 // approximate bytes of waiting messages, without those that are parked
 	owed     int          // bytes of waiting answers, without deliveries
 	wakec    chan struct{}
 	roomc    chan struct{} // wakes a reader that waits for owed to fall
@@ -140,6 +140,9 @@ func (c *conn) deliver(it *item) (more bool) {
 	defer o.mu.Unlock()
 	o.items.Push(it)
 	more = o.pending.Add(int64(it.bytes)) < highWater && it.s.parked.Load() < parkedHigh
+	if it.consumer.urgent.Load() {
+		return true
+	}
 	if !more {
 		o.paused = append(o.paused, it.consumer)
 	}
@@ -335,19 +338,18 @@ func (p *pen) delivery(it *item) {
 	if p.stuck(it) {
 		return
 	}
+	p.sent += int64(it.bytes) // what is parked counts in its session
 	if it.s.waiting() || it.s.room() == 0 {
 		it.s.park(it)
 		return
 	}
-	if !p.send(it, nil) {
-		return // it is parked in the middle
-	}
-	p.done(it)
+	if p.send(it, nil) {
+		p.done(it)
+	} // else it is parked in the middle
 }
 
-// done releases a delivery that has left the output.
+// done releases a delivery that was sent, or that nobody wants any more.
 func (p *pen) done(it *item) {
-	p.sent += int64(it.bytes)
 	store := p.c.broker.Bodies()
 	store.Release(it.d.Body)
 	store.Release(it.d.History)

@@ -370,8 +370,10 @@ func TestWrongPublishers(t *testing.T) {
 		link            bool
 		condition, text string
 	}{
-		"no link": {func(c *client) { c.transfer(0, amqp10.Transfer{Handle: 7, DeliveryID: amqp10.Some[uint32](0)}, text("x")) }, false, amqp10.ConditionUnattachedHandle, ""},
-		"no id":   {func(c *client) { c.transfer(0, amqp10.Transfer{}, text("x")) }, false, amqp10.ConditionInvalidField, "delivery-id"},
+		"no link": {func(c *client) {
+			c.transfer(0, amqp10.Transfer{Handle: 7, DeliveryID: amqp10.Some[uint32](0)}, text("x"))
+		}, false, amqp10.ConditionUnattachedHandle, ""},
+		"no id": {func(c *client) { c.transfer(0, amqp10.Transfer{}, text("x")) }, false, amqp10.ConditionInvalidField, "delivery-id"},
 		"other id": {func(c *client) {
 			transfer := one(0)
 			transfer.More = true
@@ -384,11 +386,13 @@ func TestWrongPublishers(t *testing.T) {
 			c.transfer(0, transfer, nil)
 			c.transfer(0, amqp10.Transfer{Settled: amqp10.Some(true)}, text("x"))
 		}, true, amqp10.ConditionInvalidField, "field 'settled'"},
-		"no body":           {func(c *client) { c.transfer(0, one(0), (&amqp10.Header{}).Append(nil)) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
-		"garbage":           {func(c *client) { c.transfer(0, one(0), []byte("garbage")) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
-		"half":              {func(c *client) { c.transfer(0, one(0), text("hello")[:6]) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
-		"nothing":           {func(c *client) { c.transfer(0, one(0), nil) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
-		"another's user-id": {func(c *client) { c.transfer(0, one(0), append((&amqp10.Properties{UserID: []byte("root")}).Append(nil), text("x")...)) }, true, amqp10.ConditionUnauthorizedAccess, "user_id property set to 'root' but authenticated user was 'guest'"},
+		"no body": {func(c *client) { c.transfer(0, one(0), (&amqp10.Header{}).Append(nil)) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
+		"garbage": {func(c *client) { c.transfer(0, one(0), []byte("garbage")) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
+		"half":    {func(c *client) { c.transfer(0, one(0), text("hello")[:6]) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
+		"nothing": {func(c *client) { c.transfer(0, one(0), nil) }, true, amqp10.ConditionDecodeError, "failed to parse message"},
+		"another's user-id": {func(c *client) {
+			c.transfer(0, one(0), append((&amqp10.Properties{UserID: []byte("root")}).Append(nil), text("x")...))
+		}, true, amqp10.ConditionUnauthorizedAccess, "user_id property set to 'root' but authenticated user was 'guest'"},
 		"second": {func(c *client) {
 			transfer := one(0)
 			transfer.RcvSettleMode = amqp10.Some(amqp10.ReceiverSettleModeSecond)
