@@ -143,6 +143,7 @@ type conn struct {
 	interrupted atomic.Bool
 	heedc       chan struct{}           // wakes a reader that waits for room
 	shutdown    atomic.Pointer[failure] // closes the connection
+	aborts      []abortion              // sessions to be ended; guarded by chMu
 }
 
 // traffic counts bytes and frames.
@@ -543,6 +544,7 @@ func (c *conn) heed() error {
 	c.deadline = time.Time{}
 	_ = c.nc.SetReadDeadline(time.Time{})
 	c.heedAlarm()
+	c.endAborted()
 	if stop := c.shutdown.Load(); stop != nil {
 		c.told = stop
 		c.flushOps()

@@ -217,6 +217,8 @@ func TestCredit(t *testing.T) {
 			take(1)
 			// Credit may be taken back.
 			c.credit(0, 0, 15, 0, false)
+			c.send(0, &amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Echo: true})
+			await[*amqp10.Flow](c) // it is
 			n.publish(t, "q", "7")
 			c.credit(0, 0, 15, 0, true)
 			if f := await[*amqp10.Flow](c); f.DeliveryCount.Value != 15 || f.Available.Value != 1 {

@@ -94,7 +94,11 @@ func (k *consumer) flow(f *amqp10.Flow) error {
 		return nil // its answer comes first, and the client then says again what it wants
 	}
 	c.flushOps() // what it has settled makes room before it gets more
-	k.limit = f.DeliveryCount.Value + f.LinkCredit.Value
+	count := f.DeliveryCount.Value
+	if int32(count-k.granted) > 0 { // it cannot have got more than the queue could deliver
+		count = k.granted
+	}
+	k.limit = count + min(f.LinkCredit.Value, mostCredit)
 	if f.Drain {
 		return k.drain()
 	}
@@ -110,6 +114,10 @@ func (k *consumer) flow(f *amqp10.Flow) error {
 	c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, available: ready, quiet: !f.Echo}})
 	return nil
 }
+
+// mostCredit is how much credit of a client counts. Delivery-counts are serial numbers, which are compared over half of their
+// range (RFC 1982).
+const mostCredit = 1 << 30
 
 // drainStep is how many deliveries a drain asks for at a time. It goes on while there is room for more.
 const drainStep = 16
@@ -180,9 +188,16 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		p.skip(it)
 		return true
 	}
-	var head, body, tail []byte
+	head, body, tail := c.render(it, rec)
+	all := len(head) + len(body) + len(tail)
 	var t amqp10.Transfer
 	sent := 0
+	if from != nil {
+		head, sent = from.head, from.sent
+	} else if k.maxMessage > 0 && uint64(all) > k.maxMessage { // as RabbitMQ; the message goes back with the session
+		c.abort(s, failSession(amqp10.ConditionMessageSizeExceeded, "message size (%d bytes) > maximum message size (%d bytes)", all, k.maxMessage))
+		return true
+	}
 	s.mu.Lock()
 	if s.closed || k.ended {
 		s.mu.Unlock()
@@ -198,17 +213,8 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		k.count++
 	}
 	s.mu.Unlock()
-	head, body, tail = c.render(it, rec)
-	if from != nil {
-		head, sent = from.head, from.sent
-	} else if size := len(head) + len(body) + len(tail); k.maxMessage > 0 && uint64(size) > k.maxMessage {
-		// RabbitMQ ends the session.
-		c.Terminate(0, "a message is larger than the link's max-message-size")
-		return true
-	}
 	t.Handle = k.handle
 	o := &c.out
-	all := len(head) + len(body) + len(tail)
 	for first := from == nil; first || sent < all; first = false {
 		s.mu.Lock()
 		if s.closed || k.ended {

@@ -182,6 +182,34 @@ func (c *conn) release(sessions []*session) (applied func()) {
 	return applied
 }
 
+// abort makes the reader end a session. Any goroutine may call it.
+func (c *conn) abort(s *session, f *failure) {
+	c.chMu.Lock()
+	c.aborts = append(c.aborts, abortion{s, f})
+	c.chMu.Unlock()
+	c.interrupt()
+}
+
+type abortion struct {
+	s *session
+	f *failure
+}
+
+// endAborted ends the sessions that others have aborted.
+func (c *conn) endAborted() {
+	c.chMu.Lock()
+	aborts := c.aborts
+	c.aborts = nil
+	c.chMu.Unlock()
+	for _, a := range aborts {
+		if c.sessions[a.s.number] == a.s {
+			c.flushOps()
+			c.confirm()
+			c.endSession(a.s, a.f)
+		}
+	}
+}
+
 // wait returns when no publish of the session waits for replicated queues.
 func (s *session) wait() {
 	for _, p := range s.publishers {
@@ -278,7 +306,7 @@ func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
 func (s *session) park(it *item) {
 	if it.kind == itemFlow {
 		if s.flows++; s.flows > maxFlows {
-			s.c.Terminate(0, "too many flows wait for the window of a session") // nobody needs so many
+			s.c.abort(s, failSession(amqp10.ConditionResourceLimitExceeded, "too many flows wait for the window of the session")) // nobody needs so many
 			return
 		}
 	} else {
