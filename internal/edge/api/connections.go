@@ -42,6 +42,9 @@ func (r *request) showConnection(c *broker.Connection) map[string]any {
 	if v, ok := st.Properties.Get("connection_name"); ok {
 		object["user_provided_name"] = v
 	}
+	if st.Container != "" {
+		object["container_id"] = st.Container
+	}
 	putTLS(object, st.TLS)
 	if r.without() {
 		for _, key := range []string{"channels", "recv_cnt", "send_cnt", "send_pend", "state"} {
@@ -131,10 +134,53 @@ func (s *server) getConnection(r *request) (any, error) {
 
 // listConnectionSessions: AMQP 1.0 connections have sessions, others have channels.
 func (s *server) listConnectionSessions(r *request) (any, error) {
-	if _, err := r.findConnection(); err != nil {
+	c, err := r.findConnection()
+	if err != nil {
 		return nil, err
 	}
-	return nil, badRequest("connection does not use AMQP 1.0")
+	client, ok := c.Client().(broker.SessionClient)
+	if !ok {
+		return nil, badRequest("connection does not use AMQP 1.0")
+	}
+	list := []map[string]any{}
+	for _, st := range client.SessionStatuses() {
+		list = append(list, showSession(&st))
+	}
+	return list, nil
+}
+
+// showSession is a session of AMQP 1.0 with its links.
+func showSession(st *broker.SessionStatus) map[string]any {
+	incoming, outgoing := []map[string]any{}, []map[string]any{}
+	for _, l := range st.Incoming {
+		incoming = append(incoming, map[string]any{
+			"handle": l.Handle, "link_name": l.Name, "snd_settle_mode": l.SettleMode, "target_address": orNull(l.Target), "max_message_size": l.MaxMessageSize,
+			"delivery_count": l.DeliveryCount, "credit": l.Credit, "unconfirmed_messages": l.Unconfirmed,
+		})
+	}
+	for _, l := range st.Outgoing {
+		largest := any("unlimited")
+		if l.MaxMessageSize > 0 {
+			largest = l.MaxMessageSize
+		}
+		outgoing = append(outgoing, map[string]any{
+			"handle": l.Handle, "link_name": l.Name, "source_address": l.Source, "queue_name": l.Queue, "send_settled": l.Settled, "max_message_size": largest,
+			"filter": []any{}, "delivery_count": l.DeliveryCount, "credit": l.Credit, "consumer_timeout": l.TimedOut,
+		})
+	}
+	return map[string]any{
+		"channel_number": st.Number, "handle_max": st.HandleMax, "next_incoming_id": st.NextIncomingID, "incoming_window": st.IncomingWindow,
+		"next_outgoing_id": st.NextOutgoingID, "remote_incoming_window": st.RemoteWindow, "remote_outgoing_window": st.RemoteOutgoing,
+		"outgoing_unsettled_deliveries": st.Unsettled, "incoming_links": incoming, "outgoing_links": outgoing,
+	}
+}
+
+// orNull is a text, nil for none.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 // connectionForced is the code with which an operator closes a connection (BR-4.10).

@@ -27,6 +27,7 @@ type publisher struct {
 	s             *session
 	handle        uint32
 	name          string
+	address       string // of the target, "" for an anonymous one
 	to            target
 	exchange, key []byte // of to
 	mode          amqp10.SenderSettleMode

@@ -124,7 +124,7 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 			return err
 		}
 	}
-	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), to: to, mode: a.SndSettleMode.Value}
+	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), address: string(tgt.Address), to: to, mode: a.SndSettleMode.Value}
 	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, maxCredit
 	p.exchange, p.key = []byte(to.exchange), []byte(to.key)
 	c.chMu.Lock()
@@ -192,7 +192,7 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		return err
 	}
 	noAck := settles(a)
-	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), maxMessage: a.MaxMessageSize.Value}
+	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), maxMessage: a.MaxMessageSize.Value}
 	k.Consumer = queue.Consumer{Target: k, Tag: fmt.Sprint(a.Handle), NoAck: noAck, Credited: true}
 	if err := k.properties(a.Properties, decl); err != nil {
 		return err

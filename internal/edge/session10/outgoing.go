@@ -25,6 +25,7 @@ type consumer struct {
 	q          *partition.Queue
 	handle     uint32
 	name       string
+	address    string
 	maxMessage uint64 // the largest message that the client takes, in bytes; 0: any
 
 	ended bool // guarded by session.mu
@@ -37,9 +38,11 @@ type consumer struct {
 	// nothing for it.
 	urgent atomic.Bool
 
-	// Owned by the holder of the pen.
-	count uint32 // delivery-count: what was sent, and credit that has ended
-	told  uint32 // limit, as the flows so far have it
+	// Written by the holder of the pen.
+	count atomic.Uint32 // delivery-count: what was sent, and credit that has ended
+	told  atomic.Uint32 // limit, as the flows so far have it
+
+	timedOut atomic.Bool // it has not settled deliveries in time
 }
 
 var _ partition.Subscriber = (*consumer)(nil)
@@ -71,6 +74,7 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 // TimedOut implements partition.Subscriber (DL-12.7). The queue has taken deliveries back, and gives the consumer nothing more
 // before it settles them, which then has no effect.
 func (k *consumer) TimedOut(_ *partition.Queue, _ *queue.Consumer, n int) {
+	k.timedOut.Store(true)
 	k.s.c.log.Warn("a consumer did not settle deliveries in time", "link", k.name, "channel", k.s.number, "queue", k.q.Name, "deliveries", n)
 }
 
@@ -210,7 +214,7 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		if !it.d.NoAck {
 			s.unsettled[t.DeliveryID.Value] = unsettled{consumer: k, id: it.d.ID}
 		}
-		k.count++
+		k.count.Add(1)
 	}
 	s.mu.Unlock()
 	t.Handle = k.handle
@@ -249,8 +253,8 @@ func (s *session) keepPart(it *item, from *part, head []byte, sent int) {
 
 // skip tells the client that a message that it does not get has used up credit.
 func (p *pen) skip(it *item) {
-	it.consumer.count++
-	p.flow(&item{kind: itemFlow, s: it.s, consumer: it.consumer, flow: &flow{credit: it.consumer.told}})
+	it.consumer.count.Add(1)
+	p.flow(&item{kind: itemFlow, s: it.s, consumer: it.consumer, flow: &flow{credit: it.consumer.told.Load()}})
 }
 
 // flow encodes a flow with the present state of the session.
@@ -258,13 +262,13 @@ func (p *pen) flow(it *item) {
 	s, f, k := it.s, it.flow, it.consumer
 	w := amqp10.Flow{OutgoingWindow: outgoingWindow}
 	if k != nil {
-		k.told = f.credit
-		k.count += f.drained
+		k.told.Store(f.credit)
+		count := k.count.Add(f.drained)
 		if f.quiet {
 			return
 		}
-		w.Handle, w.DeliveryCount = amqp10.Some(k.handle), amqp10.Some(k.count)
-		w.LinkCredit = amqp10.Some(uint32(max(0, int32(f.credit-k.count))))
+		w.Handle, w.DeliveryCount = amqp10.Some(k.handle), amqp10.Some(count)
+		w.LinkCredit = amqp10.Some(uint32(max(0, int32(f.credit-count))))
 		w.Available, w.Drain = amqp10.Some(uint32(f.available)), f.drain
 	}
 	if f.publisher != nil {

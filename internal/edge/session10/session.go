@@ -26,9 +26,10 @@ type session struct {
 	handleMax uint32
 	parked    atomic.Int64 // bytes of what is parked in it
 
-	// Owned by the reader.
+	// Owned by the reader, which writes it under conn.chMu; others read it under that.
 	publishers map[uint32]*publisher // by handle
-	slack      int                   // how many transfers beyond its window a client may send, since an alarm has closed it
+	// Owned by the reader.
+	slack int // how many transfers beyond its window a client may send, since an alarm has closed it
 
 	// Owned by the holder of the pen.
 	parking serving.List[item] // what waits for the client's window, in order
@@ -40,6 +41,7 @@ type session struct {
 	consumers    map[uint32]*consumer // by handle
 	nextIncoming uint32               // transfer-id of the client's next transfer
 	window       int                  // how many more it may send; negative if it has sent more
+	theirWindow  uint32               // how many more it says that it will send, which is only shown
 	nextOutgoing uint32               // transfer-id of our next transfer
 	limit        uint32               // up to which transfer-id the client takes them
 	nextDelivery uint32               // delivery-id of our next delivery
@@ -51,7 +53,7 @@ func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
 	refused := c.link.OpenChannel()
 	s := &session{
 		c: c, number: number, handleMax: min(b.HandleMax.Value, uint32(c.LinkMax-1)), publishers: map[uint32]*publisher{},
-		consumers: map[uint32]*consumer{}, nextIncoming: b.NextOutgoingID, window: maxWindow, limit: b.IncomingWindow, unsettled: map[uint32]unsettled{},
+		consumers: map[uint32]*consumer{}, nextIncoming: b.NextOutgoingID, window: maxWindow, theirWindow: b.OutgoingWindow, limit: b.IncomingWindow, unsettled: map[uint32]unsettled{},
 	}
 	if c.alarmed {
 		s.window = 0
@@ -168,7 +170,9 @@ func (c *conn) release(sessions []*session) (applied func()) {
 		for _, p := range s.publishers {
 			p.end()
 		}
+		c.chMu.Lock()
 		clear(s.publishers)
+		c.chMu.Unlock()
 		c.out.putItem(item{kind: itemWindow, s: s}) // what is parked there is released
 	}
 	applied = func() {}
@@ -235,6 +239,7 @@ func (s *session) heedAlarm(on bool) {
 func (s *session) took() error {
 	s.mu.Lock()
 	s.window--
+	s.theirWindow--
 	s.nextIncoming++
 	violated := s.window < -s.slack
 	renew := !s.c.alarmed && s.window <= maxWindow/2
@@ -264,7 +269,7 @@ func (s *session) flow(f *amqp10.Flow) error {
 		s.limit = from + f.IncomingWindow
 		s.c.out.putItem(item{kind: itemWindow, s: s})
 	}
-	s.nextIncoming = f.NextOutgoingID
+	s.nextIncoming, s.theirWindow = f.NextOutgoingID, f.OutgoingWindow
 	var k *consumer
 	if f.Handle.Set {
 		k = s.consumers[f.Handle.Value]

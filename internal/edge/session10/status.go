@@ -2,6 +2,7 @@ package session10
 
 import (
 	"fmt"
+	"slices"
 
 	"bartleby.mq/internal/run/broker"
 )
@@ -13,7 +14,7 @@ func (c *conn) Status() broker.ConnectionStatus {
 	c.chMu.Unlock()
 	return broker.ConnectionStatus{
 		Peer: c.peer, User: c.login.User, Mechanism: c.login.Mechanism, VHost: c.vhost, Since: c.since,
-		Channels: sessions, ChannelMax: int(c.channelMax), FrameMax: int(c.clientMax), Heartbeat: max(0, c.IdleTimeout),
+		Container: c.container, Channels: sessions, ChannelMax: int(c.channelMax), FrameMax: int(c.clientMax), Heartbeat: max(0, c.IdleTimeout),
 		Properties: c.clientProps, TLS: c.TLS,
 		ReceivedBytes: c.stats.recvBytes.Load(), ReceivedFrames: c.stats.recvFrames.Load(), SentBytes: c.stats.sentBytes.Load(), Writes: c.stats.writes.Load(),
 	}
@@ -29,4 +30,46 @@ func (k *consumer) Info() broker.ConsumerInfo {
 		Connection: c.peer.Name, Channel: fmt.Sprintf("%s (%d)", c.peer.Name, k.s.number), Number: k.s.number,
 		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort,
 	}
+}
+
+var _ broker.SessionClient = (*conn)(nil)
+
+// SessionStatuses implements broker.SessionClient.
+func (c *conn) SessionStatuses() []broker.SessionStatus {
+	c.chMu.Lock()
+	defer c.chMu.Unlock()
+	list := make([]broker.SessionStatus, 0, len(c.sessions))
+	for _, s := range c.sortedSessions() {
+		list = append(list, s.status())
+	}
+	return list
+}
+
+// status describes the session. REQUIRES: conn.chMu is held.
+func (s *session) status() broker.SessionStatus {
+	st := broker.SessionStatus{Number: s.number, HandleMax: s.handleMax}
+	for _, p := range s.publishers {
+		w := &p.confirms
+		w.mu.Lock()
+		st.Incoming = append(st.Incoming, broker.IncomingLink{
+			Handle: p.handle, Name: p.name, SettleMode: p.mode.String(), Target: p.address, MaxMessageSize: s.c.link.MaxMessageSize(),
+			DeliveryCount: w.count, Credit: w.credit, Unconfirmed: len(w.list) - w.start,
+		})
+		w.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st.NextIncomingID, st.IncomingWindow, st.NextOutgoingID = s.nextIncoming, max(0, s.window), s.nextOutgoing
+	st.RemoteOutgoing = s.theirWindow
+	st.RemoteWindow, st.Unsettled = uint32(max(0, int32(s.limit-s.nextOutgoing))), len(s.unsettled)
+	for _, k := range s.consumers {
+		count := k.count.Load()
+		st.Outgoing = append(st.Outgoing, broker.OutgoingLink{
+			Handle: k.handle, Name: k.name, Source: k.address, Queue: k.q.Name, Settled: k.NoAck, MaxMessageSize: k.maxMessage, TimedOut: k.timedOut.Load(),
+			DeliveryCount: count, Credit: uint32(max(0, int32(k.told.Load()-count))),
+		})
+	}
+	slices.SortFunc(st.Incoming, func(a, b broker.IncomingLink) int { return int(a.Handle) - int(b.Handle) })
+	slices.SortFunc(st.Outgoing, func(a, b broker.OutgoingLink) int { return int(a.Handle) - int(b.Handle) })
+	return st
 }

@@ -305,11 +305,19 @@ func (c *Connection) notifyOpened() {
 			fact("type", "network"), fact("pid", c.pid(0)), fact("name", c.Name), fact("node", c.b.NodeName), fact("port", int64(c.Port)), fact("peer_port", int64(c.PeerPort)),
 			fact("host", hostFact(c.Host)), fact("peer_host", hostFact(c.PeerHost)), fact("auth_mechanism", st.Mechanism), fact("timeout", int64(st.Heartbeat/time.Second)),
 			fact("frame_max", int64(st.FrameMax)), fact("channel_max", int64(st.ChannelMax)), fact("client_properties", argumentFacts(st.Properties)),
-			fact("connected_at", c.Since.UnixMilli()), fact("protocol", "{0,9,1}"), fact("user", c.User), fact("vhost", string(c.VHost)),
+			fact("connected_at", c.Since.UnixMilli()), fact("protocol", c.Peer.version()), fact("user", c.User), fact("vhost", string(c.VHost)),
 			fact("peer_cert_serial_number", ""), fact("ssl_key_exchange", ""), fact("ssl_hash", ""), doneBy(c.User),
 		}
 		return append(append(t, tlsFacts(st.TLS, "")...), c.providedName(st.Properties)...)
 	})
+}
+
+// version is the protocol as RabbitMQ's events have it.
+func (p *Peer) version() string {
+	if p.Protocol == "AMQP 1-0" {
+		return "{1,0}"
+	}
+	return "{0,9,1}"
 }
 
 // tlsFacts are of the handshake of TLS; a text that is not known is left out if absent is not "".
@@ -399,7 +407,7 @@ func (b *Broker) NotifyLogin(user, mechanism string, peer *Peer, t *TLS, succeed
 	b.Notify(key, func() amqp091.Table {
 		facts := amqp091.Table{
 			fact("connection_type", "network"), fact("name", user), fact("host", hostFact(peer.Host)), fact("connection_name", peer.Name),
-			fact("peer_host", hostFact(peer.PeerHost)), fact("peer_port", int64(peer.PeerPort)), fact("protocol", "{0,9,1}"), fact("auth_mechanism", mechanism),
+			fact("peer_host", hostFact(peer.PeerHost)), fact("peer_port", int64(peer.PeerPort)), fact("protocol", peer.version()), fact("auth_mechanism", mechanism),
 		}
 		if !succeeded {
 			facts = append(facts, fact("error", fmt.Sprintf("user '%s' - invalid credentials", user)))

@@ -14,7 +14,8 @@ type ConnectionStatus struct {
 	VHost           message.VHost
 	Since           time.Time // when the socket was accepted
 	Blocked         bool      // it publishes, and is not read until an alarm clears
-	Channels        int
+	Container       string    // the client's container-id, in AMQP 1.0
+	Channels        int       // or sessions, in AMQP 1.0
 	ChannelMax      int
 	FrameMax        int           // bytes
 	Heartbeat       time.Duration // 0: none
@@ -59,6 +60,46 @@ type ChannelStats struct {
 	Got, GotNoAck, GotNothing               uint64
 	Redelivered, Acked                      uint64
 	Active                                  int64 // when its client last used it, in milliseconds since 1970
+}
+
+// SessionClient is a Client that speaks AMQP 1.0.
+type SessionClient interface {
+	Client
+	// SessionStatuses are those of its sessions, by number. Any goroutine may call it.
+	SessionStatuses() []SessionStatus
+}
+
+// SessionStatus is a session of AMQP 1.0 as its connection reports it.
+type SessionStatus struct {
+	Number                         uint16
+	HandleMax                      uint32
+	NextIncomingID, NextOutgoingID uint32
+	IncomingWindow                 int    // transfers that the client may send
+	RemoteWindow                   uint32 // transfers that the client takes
+	RemoteOutgoing                 uint32 // transfers that the client says it will send
+	Unsettled                      int    // deliveries that the client has not settled
+	Incoming                       []IncomingLink
+	Outgoing                       []OutgoingLink
+}
+
+// IncomingLink is a link on which the client sends.
+type IncomingLink struct {
+	Handle                uint32
+	Name, Target          string
+	SettleMode            string // unsettled, settled, mixed
+	MaxMessageSize        int    // bytes
+	DeliveryCount, Credit uint32
+	Unconfirmed           int // messages that wait for their queues
+}
+
+// OutgoingLink is a link on which the client receives.
+type OutgoingLink struct {
+	Handle                uint32
+	Name, Source, Queue   string
+	Settled               bool   // what is sent on it is settled
+	MaxMessageSize        uint64 // bytes; 0: any
+	TimedOut              bool   // it has not settled deliveries in time (DL-12.7)
+	DeliveryCount, Credit uint32
 }
 
 // ConsumerInfo says to whom a consumer belongs.
