@@ -63,16 +63,14 @@ func isVersion2(address string) bool {
 	return strings.HasPrefix(address, queuesPrefix) || strings.HasPrefix(address, exchangesPrefix)
 }
 
-// unescape decodes percent-encoded characters; + is a space, as in forms, which RabbitMQ decodes too.
+// unescape decodes percent-encoded characters (RFC 3986, 2.1).
 func unescape(s string) (string, bool) {
-	if !strings.ContainsAny(s, "%+") {
+	if !strings.Contains(s, "%") {
 		return s, true
 	}
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
-		case '+':
-			b = append(b, ' ')
 		case '%':
 			if i+2 >= len(s) {
 				return "", false
@@ -103,7 +101,7 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// errlangBinary writes a text as RabbitMQ's errors have one.
+// erlangBinary writes a text as RabbitMQ's errors have one.
 func erlangBinary(s []byte) string { return "<<\"" + string(s) + "\">>" }
 
 // refuseVersion1 is the failure of a link with an address of version 1.

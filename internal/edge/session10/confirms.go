@@ -77,7 +77,7 @@ func (p *publisher) replenish() {
 // grant tells the client its credit. REQUIRES: confirms.mu is held.
 func (p *publisher) grant() {
 	w := &p.confirms
-	p.s.c.out.putItem(item{kind: itemFlow, s: p.s, flow: &flow{publisher: p, count: w.count, credit: w.credit}})
+	p.s.c.out.putItem(item{kind: itemFlow, s: p.s, flow: &flow{linked: true, handle: p.handle, count: w.count, credit: w.credit}})
 }
 
 // waiting is the number of messages without an outcome.

@@ -214,7 +214,7 @@ func (c *conn) opening() *amqp10.Open {
 		count += 2
 	}
 	properties, _, _ := amqp10.ReadValue(amqp10.EndCompound(b, start, count))
-	capabilities, _, _ := amqp10.ReadValue(amqp10.AppendSymbols(nil, "ANONYMOUS-RELAY"))
+	capabilities, _, _ := amqp10.ReadValue(amqp10.AppendSymbols(nil, "LINK_PAIR_V1_0", "ANONYMOUS-RELAY"))
 	o := &amqp10.Open{
 		ContainerID: []byte(c.broker.NodeName), MaxFrameSize: amqp10.Some(c.FrameMax), ChannelMax: amqp10.Some(c.channelMax),
 		OfferedCapabilities: capabilities, Properties: properties,

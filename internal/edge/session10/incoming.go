@@ -55,6 +55,9 @@ func (s *session) transfer(t *amqp10.Transfer, payload []byte) error {
 		return err
 	}
 	p := s.publishers[t.Handle]
+	if m := s.managerOf(t.Handle); m != nil && m.hasIn && m.in == t.Handle {
+		return s.request(m, t, payload)
+	}
 	if p == nil {
 		return failSession(amqp10.ConditionUnattachedHandle, "Unknown link handle: %d", t.Handle)
 	}

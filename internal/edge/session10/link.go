@@ -22,7 +22,7 @@ func (s *session) attach(a *amqp10.Attach) error {
 	s.mu.Lock()
 	_, used := s.consumers[a.Handle]
 	s.mu.Unlock()
-	if used || s.publishers[a.Handle] != nil {
+	if used || s.publishers[a.Handle] != nil || s.managerOf(a.Handle) != nil {
 		return failSession(amqp10.ConditionHandleInUse, "handle %d is already associated with a link", a.Handle)
 	}
 	c.flushOps() // what came before is done before the link begins
@@ -89,7 +89,7 @@ func outcomes(v amqp10.Value) (amqp10.Value, error) {
 	return v, nil
 }
 
-// managementNode is the address of the node by which clients declare and bind.
+// managementNode is the address of the node by which clients declare and bind: see manager.
 const managementNode = "/management"
 
 // attachPublisher begins a link on which the client sends.
@@ -107,6 +107,9 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 	var tgt amqp10.Target
 	if err := tgt.Decode(a.Target); err != nil {
 		return undecodable(err)
+	}
+	if string(tgt.Address) == managementNode {
+		return s.attachManager(a, sourceAddress(a.Source))
 	}
 	if tgt.Dynamic {
 		return failLink(amqp10.ConditionNotImplemented, "Dynamic target not supported")
@@ -146,10 +149,7 @@ func (s *session) resolveTarget(tgt *amqp10.Target) (to target, err error) {
 		return target{anonymous: true}, nil
 	}
 	address := string(tgt.Address)
-	switch {
-	case address == managementNode:
-		return to, failLink(amqp10.ConditionNotImplemented, "the node %s is not supported", managementNode)
-	case !isVersion2(address):
+	if !isVersion2(address) {
 		return to, refuseVersion1(tgt.Address)
 	}
 	to, ok := parseTarget(address)
@@ -175,6 +175,15 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 	var src amqp10.Source
 	if err := src.Decode(a.Source); err != nil {
 		return undecodable(err)
+	}
+	if string(src.Address) == managementNode {
+		var tgt amqp10.Target
+		if a.Target.Descriptor() == amqp10.DescriptorTarget {
+			if err := tgt.Decode(a.Target); err != nil {
+				return undecodable(err)
+			}
+		}
+		return s.attachManager(a, tgt.Address)
 	}
 	if src.Dynamic {
 		return failLink(amqp10.ConditionNotImplemented, "Dynamic source not supported")
@@ -219,14 +228,21 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 	return err
 }
 
+// sourceAddress is the address of a source, nil if it has none.
+func sourceAddress(v amqp10.Value) []byte {
+	var src amqp10.Source
+	if v.Descriptor() != amqp10.DescriptorSource || src.Decode(v) != nil {
+		return nil
+	}
+	return src.Address
+}
+
 // sourceQueue is the queue that a source names.
 func sourceQueue(src *amqp10.Source) (message.QueueName, error) {
 	address := string(src.Address)
 	switch name, ok := parseSource(address); {
 	case ok:
 		return name, nil
-	case address == managementNode:
-		return "", failLink(amqp10.ConditionNotImplemented, "the node %s is not supported", managementNode)
 	case src.Address == nil:
 		return "", failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,undefined}")
 	case isVersion2(address):
@@ -258,7 +274,11 @@ func (s *session) detach(d *amqp10.Detach) error {
 		}
 		s.endPublisher(p)
 	default:
-		return nil
+		m := s.managerOf(d.Handle)
+		if m == nil {
+			return nil
+		}
+		s.detachManager(m, d.Handle)
 	}
 	c.out.putFrame(s.number, &amqp10.Detach{Handle: d.Handle, Closed: d.Closed})
 	return nil

@@ -184,44 +184,55 @@ type part struct {
 // was sent; then the session keeps the part.
 func (p *pen) send(it *item, from *part) (whole bool) {
 	c, s, k := p.c, it.s, it.consumer
-	rec, ok := p.record(it)
-	switch {
-	case !ok:
-		return true // the connection ends
-	case rec == nil:
-		p.skip(it)
-		return true
+	var rec message.Record
+	var head, body, tail []byte
+	if it.answer != nil {
+		head = it.answer.payload
+	} else {
+		var ok bool
+		rec, ok = p.record(it)
+		switch {
+		case !ok:
+			return true // the connection ends
+		case rec == nil:
+			p.skip(it)
+			return true
+		}
+		head, body, tail = c.render(it, rec)
 	}
-	head, body, tail := c.render(it, rec)
 	all := len(head) + len(body) + len(tail)
 	var t amqp10.Transfer
 	sent := 0
 	if from != nil {
 		head, sent = from.head, from.sent
-	} else if k.maxMessage > 0 && uint64(all) > k.maxMessage { // as RabbitMQ; the message goes back with the session
+	} else if k != nil && k.maxMessage > 0 && uint64(all) > k.maxMessage { // as RabbitMQ; the message goes back with the session
 		c.abort(s, failSession(amqp10.ConditionMessageSizeExceeded, "message size (%d bytes) > maximum message size (%d bytes)", all, k.maxMessage))
 		return true
 	}
 	s.mu.Lock()
-	if s.closed || k.ended {
+	if it.ended() {
 		s.mu.Unlock()
 		return true // it has gone back with its link
 	}
+	settled := it.answer != nil || it.d.NoAck
 	if from == nil {
 		t.DeliveryID, t.DeliveryTag = amqp10.Some(s.nextDelivery), binary.BigEndian.AppendUint32(nil, s.nextDelivery)
-		t.MessageFormat, t.Settled = amqp10.Some[uint32](0), amqp10.Some(it.d.NoAck)
+		t.MessageFormat, t.Settled = amqp10.Some[uint32](0), amqp10.Some(settled)
 		s.nextDelivery++
-		if !it.d.NoAck {
+		if !settled {
 			s.unsettled[t.DeliveryID.Value] = unsettled{consumer: k, id: it.d.ID}
 		}
-		k.count.Add(1)
+		if k != nil {
+			k.count.Add(1)
+		}
 	}
 	s.mu.Unlock()
-	t.Handle = k.handle
+	handle := it.handle()
+	t.Handle = handle
 	o := &c.out
 	for first := from == nil; first || sent < all; first = false {
 		s.mu.Lock()
-		if s.closed || k.ended {
+		if it.ended() {
 			s.mu.Unlock()
 			return true
 		}
@@ -233,12 +244,20 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		s.nextOutgoing++
 		s.mu.Unlock()
 		o.wire, sent = amqp10.AppendTransfer(o.wire, s.number, &t, c.clientMax, sent, head, body, tail)
-		t = amqp10.Transfer{Handle: k.handle}
+		t = amqp10.Transfer{Handle: handle}
 	}
-	if c.link.Traced() && from == nil {
+	if rec != nil && c.link.Traced() && from == nil {
 		c.trace(it, rec)
 	}
 	return true
+}
+
+// handle is that of the item's link.
+func (it *item) handle() uint32 {
+	if it.answer != nil {
+		return it.answer.handle
+	}
+	return it.consumer.handle
 }
 
 // keepPart keeps what is left of a delivery.
@@ -249,6 +268,9 @@ func (s *session) keepPart(it *item, from *part, head []byte, sent int) {
 	}
 	s.part = &part{it: *it, head: append([]byte{}, head...), sent: sent}
 	s.parked.Add(int64(it.bytes))
+	if it.kind != itemDelivery {
+		s.flows++
+	}
 }
 
 // skip tells the client that a message that it does not get has used up credit.
@@ -271,8 +293,8 @@ func (p *pen) flow(it *item) {
 		w.LinkCredit = amqp10.Some(uint32(max(0, int32(f.credit-count))))
 		w.Available, w.Drain = amqp10.Some(uint32(f.available)), f.drain
 	}
-	if f.publisher != nil {
-		w.Handle, w.DeliveryCount, w.LinkCredit = amqp10.Some(f.publisher.handle), amqp10.Some(f.count), amqp10.Some(f.credit)
+	if f.linked {
+		w.Handle, w.DeliveryCount, w.LinkCredit, w.Drain = amqp10.Some(f.handle), amqp10.Some(f.count), amqp10.Some(f.credit), f.drain
 	}
 	s.mu.Lock()
 	over := s.closed || k != nil && k.ended

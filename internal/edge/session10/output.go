@@ -48,22 +48,25 @@ type item struct {
 	s        *session
 	consumer *consumer // of an itemDelivery, an itemFlow of a receiver
 	d        queue.Delivery
-	flow     *flow // of an itemFlow
+	flow     *flow   // of an itemFlow
+	answer   *answer // of an itemAnswer
 }
 
 const (
 	itemRaw = iota
 	itemDelivery
 	itemFlow   // its fields of the session are those at its turn
+	itemAnswer // of the management node
 	itemWindow // the window of the session has changed: what is parked there may go on
 )
 
 // flow is a flow that is not encoded yet.
 type flow struct {
-	publisher *publisher // whose credit it tells; nil: none
-	count     uint32     // delivery-count of the publisher
-	credit    uint32     // and its credit; of a consumer the delivery-count up to which it has credit
-	drained   uint32     // of a consumer: credit that ends with it
+	linked    bool // it tells of a link: this one, whose state it has, or that of the consumer
+	handle    uint32
+	count     uint32 // its delivery-count
+	credit    uint32 // and its credit; of a consumer the delivery-count up to which it has credit
+	drained   uint32 // of a consumer: credit that ends with it
 	drain     bool
 	available int  // of a consumer
 	quiet     bool // it is only noted, since the client has not asked for it
@@ -301,6 +304,12 @@ func (c *conn) encode(write func([]byte) bool) {
 					break
 				}
 				p.flow(it)
+			case itemAnswer:
+				if it.s.waiting() || it.s.room() == 0 {
+					it.s.park(it)
+					break
+				}
+				p.send(it, nil)
 			default:
 				p.delivery(it)
 			}
@@ -363,18 +372,11 @@ func (p *pen) unpark(s *session) {
 	}
 	if s.part != nil {
 		part := s.part
-		if s.over(part.it.consumer) { // its link has ended
-			s.part = nil
-			s.parked.Add(-int64(part.it.bytes))
-			p.done(&part.it)
-		} else {
-			if p.broken || len(p.c.out.stuck) > 0 || !p.send(&part.it, part) {
-				return
-			}
-			s.part = nil
-			s.parked.Add(-int64(part.it.bytes))
-			p.done(&part.it)
+		if !part.it.over() && (p.broken || len(p.c.out.stuck) > 0 || !p.send(&part.it, part)) {
+			return
 		}
+		s.part = nil
+		p.leave(&part.it)
 		p.piece()
 	}
 	var rest serving.List[item]
@@ -390,19 +392,46 @@ func (p *pen) unpark(s *session) {
 				p.flow(it)
 				s.flows--
 				continue
-			case !s.over(it.consumer) && (s.part != nil || s.room() == 0 || p.broken || len(p.c.out.stuck) > 0):
+			case !it.over() && (s.part != nil || s.room() == 0 || p.broken || len(p.c.out.stuck) > 0):
 				rest.Push(it)
 				continue
 			}
-			if p.send(it, nil) {
-				s.parked.Add(-int64(it.bytes))
-				p.done(it)
+			if it.over() || p.send(it, nil) {
+				p.leave(it)
+			} else {
+				s.parked.Add(-int64(it.bytes)) // the part counts now
+				if it.kind != itemDelivery {
+					s.flows--
+				}
 			}
 			p.piece()
 		}
 	}
 	list.Clear()
 	s.parking = rest
+}
+
+// leave counts that an item is no longer parked, and releases it.
+func (p *pen) leave(it *item) {
+	it.s.parked.Add(-int64(it.bytes))
+	if it.kind == itemDelivery {
+		p.done(it)
+	} else {
+		it.s.flows--
+	}
+}
+
+// over says whether the link of an item has ended, or its session.
+func (it *item) over() bool {
+	s := it.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return it.ended()
+}
+
+// ended is over. REQUIRES: session.mu is held.
+func (it *item) ended() bool {
+	return it.s.closed || it.consumer != nil && it.consumer.ended || it.answer != nil && it.answer.m.gone
 }
 
 // record reads the record of a delivery. It sets a lost record aside, and the client gets no delivery for it.

@@ -29,12 +29,13 @@ type session struct {
 	// Owned by the reader, which writes it under conn.chMu; others read it under that.
 	publishers map[uint32]*publisher // by handle
 	// Owned by the reader.
-	slack int // how many transfers beyond its window a client may send, since an alarm has closed it
+	managers map[string]*manager // by name; nil before there is one
+	slack    int                 // how many transfers beyond its window a client may send, since an alarm has closed it
 
 	// Owned by the holder of the pen.
 	parking serving.List[item] // what waits for the client's window, in order
 	part    *part              // a delivery of which only a part was sent; before all in parking
-	flows   int                // of parking
+	flows   int                // of parking, with answers of the management node
 
 	mu           held.Mutex // guards what follows; goroutines that delete queues take it
 	closed       bool
@@ -284,6 +285,10 @@ func (s *session) flow(f *amqp10.Flow) error {
 	if k != nil {
 		return k.flow(f)
 	}
+	if m := s.managerOf(f.Handle.Value); m != nil {
+		s.flowManager(m, f)
+		return nil
+	}
 	if s.publishers[f.Handle.Value] == nil {
 		return failSession(amqp10.ConditionUnattachedHandle, "Unattached link handle: %d", f.Handle.Value)
 	}
@@ -297,24 +302,17 @@ func (s *session) room() int {
 	return max(0, int(int32(s.limit-s.nextOutgoing)))
 }
 
-// over says whether the consumer's link has ended, or its session.
-func (s *session) over(k *consumer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed || k != nil && k.ended
-}
-
 // waiting says whether something is parked in the session. REQUIRES: the pen.
 func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
 
 // park keeps an item until the client's window is open. REQUIRES: the pen.
 func (s *session) park(it *item) {
-	if it.kind == itemFlow {
+	if it.kind != itemDelivery {
 		if s.flows++; s.flows > maxFlows {
 			s.c.abort(s, failSession(amqp10.ConditionResourceLimitExceeded, "too many flows wait for the window of the session")) // nobody needs so many
-			return
 		}
-	} else {
+	}
+	if it.kind != itemFlow {
 		s.parked.Add(int64(it.bytes))
 	}
 	s.parking.Push(it)
