@@ -34,7 +34,8 @@ type manager struct {
 	inCredit      uint32
 	outCount      uint32 // and of the answers
 	outCredit     uint32
-	gone          bool // the link for answers has ended; guarded by session.mu
+	held          [][]byte // answers that wait for credit: clients send it beside their first request
+	gone          bool     // the link for answers has ended; guarded by session.mu
 }
 
 // answer is a message from the management node that is not sent yet.
@@ -114,7 +115,7 @@ func (s *session) detachManager(m *manager, handle uint32) {
 		s.mu.Unlock()
 		s.c.out.putItem(item{kind: itemWindow, s: s})
 		replaced := *m // a new link of the pair gets no answer of this one
-		replaced.gone = false
+		replaced.gone, replaced.held = false, nil
 		s.managers[m.name] = &replaced
 		m = &replaced
 	}
@@ -129,6 +130,7 @@ func (s *session) flowManager(m *manager, f *amqp10.Flow) {
 		return
 	}
 	m.outCredit = uint32(max(0, int32(f.DeliveryCount.Value+min(f.LinkCredit.Value, mostCredit)-m.outCount)))
+	s.answerHeld(m)
 	if f.Drain {
 		m.outCount, m.outCredit = m.outCount+m.outCredit, 0
 	}
@@ -148,7 +150,7 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		return failSession(amqp10.ConditionTransferLimitExceeded, "insufficient credit (0) for management link from client to RabbitMQ")
 	case !m.hasOut:
 		return failSession(amqp10.ConditionPreconditionFailed, "received transfer on half open management link pair")
-	case m.outCredit == 0:
+	case len(m.held) == maxManagementCredit: // RabbitMQ refuses the first
 		return failSession(amqp10.ConditionPreconditionFailed, "insufficient credit (0) for management link from RabbitMQ to client")
 	}
 	c := s.c
@@ -188,15 +190,26 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 	}
 	m.inCredit--
 	m.inCount++
-	m.outCredit--
-	m.outCount++
-	a := &answer{m: m, handle: m.out, payload: r.response(msg.Property(amqp10.PropertyMessageID))}
-	c.answer(s, a)
+	m.held = append(m.held, r.response(msg.Property(amqp10.PropertyMessageID)))
+	s.answerHeld(m)
 	if m.inCredit <= maxManagementCredit/2 {
 		m.inCredit = maxManagementCredit
 		s.grantManager(m)
 	}
 	return nil
+}
+
+// answerHeld sends the answers that the client takes.
+func (s *session) answerHeld(m *manager) {
+	for len(m.held) > 0 && m.outCredit > 0 {
+		m.outCredit--
+		m.outCount++
+		s.c.answer(s, &answer{m: m, handle: m.out, payload: m.held[0]})
+		m.held = m.held[1:]
+	}
+	if len(m.held) == 0 {
+		m.held = nil
+	}
 }
 
 // answer puts an answer into the output. It counts as one that waits: a client that reads none is not read either.

@@ -159,7 +159,11 @@ func TestManagement(t *testing.T) {
 	ask("GET", "/bindings?src=e&key=x", none, "400")
 	ask("DELETE", "/bindings/src=e;dst=x;key=;args=", none, "400")
 	ask("DELETE", "/bindings/src=e;dstq=my%20q;key=none;args=", none, "204")
-	if err := n.channel(t).Publish("e", "a.b", false, false, amqp.Publishing{Body: []byte("x")}); err != nil {
+	ch := n.channel(t)
+	if err := ch.Publish("e", "a.b", false, false, amqp.Publishing{Body: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Close(); err != nil { // its publish comes before
 		t.Fatal(err)
 	}
 	n.publish(t, "my q", "y")
@@ -214,7 +218,9 @@ func TestWrongRequests(t *testing.T) {
 			c.credit(0, 1, 0, 0, false)
 			transfer := one(0)
 			transfer.Settled = amqp10.Some(true)
-			c.transfer(0, transfer, text("x"))
+			for range 9 {
+				c.transfer(0, transfer, (&amqp10.Properties{To: []byte("/queues/x"), Subject: []byte("GET"), ReplyTo: []byte("$me")}).Append(nil))
+			}
 		}, amqp10.ConditionPreconditionFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
