@@ -82,7 +82,7 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 		p.id, p.tag, p.settled = t.DeliveryID.Value, append(p.tag[:0], t.DeliveryTag...), t.Settled.Value
 	} else {
 		if t.DeliveryID.Set && t.DeliveryID.Value != p.id {
-			return failLink(amqp10.ConditionInvalidField, "delivery-id of continuation transfer (%d) differs from delivery-id on first transfer (%d)", t.DeliveryID.Value, p.id)
+			return failLink(amqp10.ConditionInvalidField, "delivery-id of continuation transfer ({uint,%d}) differs from delivery-id on first transfer (%d)", t.DeliveryID.Value, p.id)
 		}
 		if t.Settled.Set && t.Settled.Value != p.settled {
 			return failLink(amqp10.ConditionInvalidField, "field 'settled' of continuation transfer (%t) differs from (interpreted) field 'settled' on first transfer (%t)", t.Settled.Value, p.settled)

@@ -3,6 +3,7 @@ package session10
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -245,7 +246,7 @@ func sourceQueue(src *amqp10.Source) (message.QueueName, error) {
 		return name, nil
 	case src.Address == nil:
 		return "", failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,undefined}")
-	case isVersion2(address):
+	case strings.HasPrefix(address, queuesPrefix):
 		return "", failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,{utf8,%s}}", erlangBinary(src.Address))
 	}
 	return "", refuseVersion1(src.Address)
