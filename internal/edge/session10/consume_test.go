@@ -242,12 +242,15 @@ func TestALargeDrain(t *testing.T) {
 	c := n.session(t)
 	c.consumer(0, 0, "q", 0)
 	c.credit(0, 0, 0, 1000, true)
+	c.credit(0, 0, 0, 1001, false)
 	for range count {
 		awaitTransfer(c)
 	}
 	if f := await[*amqp10.Flow](c); !f.Drain || f.DeliveryCount.Value != 1000 || f.LinkCredit.Value != 0 {
 		t.Errorf("%+v", f)
 	}
+	n.publish(t, "q", "after it") // what the client has said meanwhile holds
+	awaitTransfer(c)
 }
 
 // A client with a small frame size and a window of one transfer gets a message piece by piece.

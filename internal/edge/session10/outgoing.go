@@ -33,7 +33,8 @@ type consumer struct {
 	// Owned by the reader, except while a drain waits for room: then by the writer.
 	granted  uint32 // the delivery-count up to which the queue may deliver
 	limit    uint32 // the one up to which the client takes messages
-	draining bool   // the rest of a drain waits for room; guarded by session.mu
+	draining bool   // a drain waits for room; guarded by session.mu
+	stashed  *wish  // what the client has said meanwhile; guarded by session.mu
 	// urgent: a drain is under way. The queue must not take the consumer for one that is full, and so believe that there is
 	// nothing for it.
 	urgent atomic.Bool
@@ -85,38 +86,51 @@ func (k *consumer) Cause() deadletter.Cause {
 	return cause
 }
 
-// flow handles the client's flow for the link.
+// wish is what a flow says of a link: how far the client is, and how much it takes.
+type wish struct {
+	count, credit uint32
+	drain, echo   bool
+}
+
+// flow handles the client's flow for the link. While a drain waits for room the last wish waits for its end.
 func (k *consumer) flow(f *amqp10.Flow) error {
 	if !f.LinkCredit.Set {
 		return failSession(amqp10.ConditionInvalidField, "a flow for a link has no link-credit")
 	}
-	c := k.s.c
+	w := wish{f.DeliveryCount.Value, f.LinkCredit.Value, f.Drain, f.Echo}
 	k.s.mu.Lock()
-	draining := k.draining
+	waits := k.draining
+	if waits {
+		k.stashed = &w
+	}
 	k.s.mu.Unlock()
-	if draining {
-		return nil // its answer comes first, and the client then says again what it wants
+	if !waits {
+		k.s.c.flushOps() // what it has settled makes room before it gets more
+		k.heed(w)
 	}
-	c.flushOps() // what it has settled makes room before it gets more
-	count := f.DeliveryCount.Value
-	if int32(count-k.granted) > 0 { // it cannot have got more than the queue could deliver
-		count = k.granted
+	return nil
+}
+
+// heed gives the queue the client's credit. It returns false if a drain waits for room.
+func (k *consumer) heed(w wish) (done bool) {
+	c := k.s.c
+	if int32(w.count-k.granted) > 0 { // it cannot have got more than the queue could deliver
+		w.count = k.granted
 	}
-	k.limit = count + min(f.LinkCredit.Value, mostCredit)
-	if f.Drain {
+	k.limit = w.count + min(w.credit, mostCredit)
+	if w.drain {
 		return k.drain()
 	}
-	more := int(int32(k.limit - k.granted))
 	ready := 0
-	if more != 0 || f.Echo {
+	if more := int(int32(k.limit - k.granted)); more != 0 || w.echo {
 		var err error
 		if _, ready, err = c.link.Grant(k.q, &k.Consumer, more, false); err != nil {
-			return nil // the queue is gone, and its end detaches the link
+			return true // the queue is gone, and its end detaches the link
 		}
 		k.granted = k.limit
 	}
-	c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, available: ready, quiet: !f.Echo}})
-	return nil
+	c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, available: ready, quiet: !w.echo}})
+	return true
 }
 
 // mostCredit is how much credit of a client counts. Delivery-counts are serial numbers, which are compared over half of their
@@ -126,8 +140,9 @@ const mostCredit = 1 << 30
 // drainStep is how many deliveries a drain asks for at a time. It goes on while there is room for more.
 const drainStep = 16
 
-// drain has the queue deliver what it has, up to the client's credit, and ends what is left of that.
-func (k *consumer) drain() error {
+// drain has the queue deliver what it has, up to the client's credit, and ends what is left of that. It returns false if it waits
+// for room; then the writer goes on with it.
+func (k *consumer) drain() (done bool) {
 	c := k.s.c
 	if !k.urgent.Swap(true) {
 		c.link.Resume(k.q, &k.Consumer) // it may have been full
@@ -137,45 +152,51 @@ func (k *consumer) drain() error {
 		step := min(more, drainStep)
 		drained, ready, err := c.link.Grant(k.q, &k.Consumer, step, true)
 		if err != nil {
-			return nil // as in flow
+			return true // as in heed
 		}
 		k.granted += uint32(int32(step))
 		if left := more - step; drained > 0 || left <= 0 {
 			k.urgent.Store(false)
 			k.granted = k.limit
 			c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
-			return nil
+			return true
 		}
-		o := &c.out
-		o.mu.Lock()
-		if !o.roomy(k) {
+		if o := &c.out; !o.roomy(k) {
 			k.s.mu.Lock()
 			k.draining = true
 			k.s.mu.Unlock()
+			o.mu.Lock()
 			o.draining = append(o.draining, k)
 			o.mu.Unlock()
-			return nil
+			o.wake() // there may be room just now
+			return false
 		}
-		o.mu.Unlock()
 	}
 }
 
-// goOnDraining is called by the writer when there is room again.
+// goOnDraining is called by the writer when there is room again. When the drain is done it does what the client has wished
+// meanwhile.
 func (k *consumer) goOnDraining() {
 	s := k.s
-	s.mu.Lock()
-	k.draining = false
-	over := s.closed || k.ended
-	s.mu.Unlock()
-	if !over {
-		_ = k.drain()
+	if s.over(k) {
+		return
 	}
+	for done := k.drain(); done; {
+		s.mu.Lock()
+		w := k.stashed
+		k.stashed, k.draining = nil, w != nil
+		s.mu.Unlock()
+		if w == nil {
+			break
+		}
+		done = k.heed(*w)
+	}
+	s.c.flush(false)
 }
 
 // part is a delivery of which only a part was sent, since the client's window was used up.
 type part struct {
 	it   item
-	id   uint32
 	head []byte // what was made for it before the body
 	sent int    // bytes
 }

@@ -37,7 +37,7 @@ type session struct {
 	part    *part              // a delivery of which only a part was sent; before all in parking
 	flows   int                // of parking, with answers of the management node
 
-	mu           held.Mutex // guards what follows; goroutines that delete queues take it
+	mu           held.Mutex // guards what follows; goroutines that delete queues take it. It comes before output.mu
 	closed       bool
 	consumers    map[uint32]*consumer // by handle
 	nextIncoming uint32               // transfer-id of the client's next transfer
@@ -300,6 +300,13 @@ func (s *session) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, int(int32(s.limit-s.nextOutgoing)))
+}
+
+// over says whether the consumer's link has ended, or its session.
+func (s *session) over(k *consumer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed || k.ended
 }
 
 // waiting says whether something is parked in the session. REQUIRES: the pen.
