@@ -8,6 +8,12 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -491,4 +497,67 @@ func TestASlowReader(t *testing.T) {
 	for range count {
 		awaitTransfer(c)
 	}
+}
+
+// What a receiver says when it rejects is in the history of the dead letter; in strict mode it is forgotten, as by RabbitMQ.
+func TestWhyItWasRejected(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		n := serve(t, broker.Options{}, func(o *session10.Options) { o.Strict = strict })
+		n.declare(t, "dlq", nil)
+		n.declare(t, "q", amqp.Table{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dlq"})
+		n.publish(t, "q", "a", "b")
+		c := n.session(t)
+		c.consumer(0, 0, "q", 2)
+		awaitTransfer(c)
+		awaitTransfer(c)
+		c.send(0, &amqp10.Disposition{
+			Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](1), Settled: true,
+			State: composite(&amqp10.Rejected{Error: &amqp10.Error{Condition: []byte("com.example.NoAmount"), Description: []byte("the order has no amount")}}),
+		})
+		want := deadletter.Cause{ConsumerTag: "c", User: "guest", Name: "test", Class: "com.example.NoAmount", Error: "the order has no amount"}
+		if strict {
+			want.Class, want.Error = "", ""
+		}
+		for i, h := range n.histories(t, "dlq", 2) {
+			if h.Cause.Connection == "" {
+				t.Error("no connection")
+			}
+			h.Cause.Connection = ""
+			if h.Cause != want {
+				t.Errorf("strict %v, %d: %+v, want %+v", strict, i, h.Cause, want)
+			}
+		}
+	}
+}
+
+// histories are those of the n letters in a queue, once they are there.
+func (n *node) histories(t testing.TB, name message.QueueName, count int) (list []deadletter.History) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); len(list) != count; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d letters are in %s, want %d", len(list), name, count)
+		}
+		var q broker.QueueInfo
+		n.b.Read(func(state *topology.State, _ *auth.Users) {
+			v, _ := state.VHost("/")
+			v.EachQueue(func(decl *topology.Queue) {
+				if decl.Name == name {
+					q = broker.Describe(decl)
+				}
+			})
+		})
+		list = list[:0]
+		_, _, err := n.b.Browse(q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
+			h, err := deadletter.Parse(stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, h)
+			return true
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
 }
