@@ -139,7 +139,6 @@ func Default() Config {
 		FrameMax:         131072,
 		SessionMax:       64,
 		LinkMax:          256,
-		AMQP10:           true,
 		ChannelMax:       2047,
 		MaxHandshakes:    2000,
 		MaxMessageSize:   16 << 20,

@@ -463,18 +463,24 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// A consumer whose client does not read is paused, and goes on when it reads.
+// A consumer whose client does not read is paused, however much it has said that it takes, and goes on when it reads.
 func TestASlowReader(t *testing.T) {
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind+" large", func(t *testing.T) { slowReader(t, kind, 60, 512<<10) })
+		t.Run(kind+" many", func(t *testing.T) { slowReader(t, kind, 3000, 3000) })
+	}
+}
+
+func slowReader(t *testing.T, kind string, count, size int) {
 	n := serve(t, broker.Options{}, nil)
-	n.declare(t, "q", nil)
-	body := string(make([]byte, 512<<10))
-	const count = 60
+	n.declare(t, "q", amqp.Table{"x-queue-type": kind})
+	body := string(make([]byte, size))
 	for range count {
 		n.publish(t, "q", body)
 	}
 	c := n.session(t)
 	c.consumer(0, 0, "q", 0)
-	c.credit(0, 0, 0, 1000, false)
+	c.credit(0, 0, 0, 1<<30, false)
 	ch := n.channel(t)
 	deadline := time.Now().Add(patience)
 	for before := -1; ; { // it takes some, and then no more

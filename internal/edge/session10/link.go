@@ -293,6 +293,7 @@ func (s *session) endConsumer(k *consumer) bool {
 		return false
 	}
 	k.ended = true
+	k.gone.Store(true)
 	delete(s.consumers, k.handle)
 	for id, u := range s.unsettled {
 		if u.consumer == k {

@@ -17,8 +17,8 @@ import (
 // consumer is a link on which we send: a partition.Subscriber.
 //
 // Credit (2.6.7) is the queue's to keep. The client says up to which delivery-count it takes messages; the difference to what the
-// queue was granted before is granted to it. So nobody needs to know what is on its way. What a drain ends is the queue's answer,
-// and comes to the client after the deliveries before it.
+// queue was granted before is granted to it, a window at a time: feed. So nobody needs to know what is on its way. What a drain ends
+// is the queue's answer, and comes to the client after the deliveries before it.
 type consumer struct {
 	queue.Consumer
 	s          *session
@@ -30,14 +30,18 @@ type consumer struct {
 
 	ended bool // guarded by session.mu
 
-	// Owned by the reader, except while a drain waits for room: then by the writer.
-	granted  uint32 // the delivery-count up to which the queue may deliver
-	limit    uint32 // the one up to which the client takes messages
-	draining bool   // a drain waits for room; guarded by session.mu
-	stashed  *wish  // what the client has said meanwhile; guarded by session.mu
-	// urgent: a drain is under way. The queue must not take the consumer for one that is full, and so believe that there is
-	// nothing for it.
-	urgent atomic.Bool
+	// Guarded by session.mu.
+	limit   uint32 // the delivery-count up to which the client takes messages
+	drain   bool   // the client wants to hear when nothing more is there
+	echo    bool   // it wants an answer
+	next    *wish  // what it has said during a drain
+	feeding bool   // a goroutine is in feed
+	again   bool   // and looks once more
+
+	granted atomic.Uint32 // the delivery-count up to which the queue may deliver; written by who feeds
+	hungry  bool          // it is in output.hungry; guarded by output.mu
+	gone    atomic.Bool   // as ended
+	size    atomic.Int64  // of the delivery before, in bytes; 0: there was none
 
 	// Written by the holder of the pen.
 	count atomic.Uint32 // delivery-count: what was sent, and credit that has ended
@@ -51,7 +55,8 @@ var _ partition.Subscriber = (*consumer)(nil)
 // Deliver implements partition.Subscriber. The partition is locked.
 func (k *consumer) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
 	it := item{kind: itemDelivery, s: k.s, consumer: k, d: *d}
-	return k.s.c.deliver(&it)
+	k.s.c.deliver(&it)
+	return true // its credit says how many more it may get
 }
 
 // Flush implements partition.Subscriber.
@@ -92,107 +97,107 @@ type wish struct {
 	drain, echo   bool
 }
 
-// flow handles the client's flow for the link. While a drain waits for room the last wish waits for its end.
+// flow handles the client's flow for the link. What it says during a drain holds after it.
 func (k *consumer) flow(f *amqp10.Flow) error {
 	if !f.LinkCredit.Set {
 		return failSession(amqp10.ConditionInvalidField, "a flow for a link has no link-credit")
 	}
 	w := wish{f.DeliveryCount.Value, f.LinkCredit.Value, f.Drain, f.Echo}
+	k.s.c.flushOps() // what it has settled makes room before it gets more
 	k.s.mu.Lock()
-	waits := k.draining
-	if waits {
-		k.stashed = &w
+	if k.drain {
+		k.next = &w
+	} else {
+		k.heed(&w)
 	}
 	k.s.mu.Unlock()
-	if !waits {
-		k.s.c.flushOps() // what it has settled makes room before it gets more
-		k.heed(w)
-	}
+	k.feed()
 	return nil
 }
 
-// heed gives the queue the client's credit. It returns false if a drain waits for room.
-func (k *consumer) heed(w wish) (done bool) {
-	c := k.s.c
-	if int32(w.count-k.granted) > 0 { // it cannot have got more than the queue could deliver
-		w.count = k.granted
+// heed notes what the client takes. REQUIRES: session.mu is held, and no drain is under way.
+func (k *consumer) heed(w *wish) {
+	count, granted := w.count, k.granted.Load()
+	if int32(count-granted) > 0 { // it cannot have got more than the queue could deliver
+		count = granted
 	}
-	k.limit = w.count + min(w.credit, mostCredit)
-	if w.drain {
-		return k.drain()
-	}
-	ready := 0
-	if more := int(int32(k.limit - k.granted)); more != 0 || w.echo {
-		var err error
-		if _, ready, err = c.link.Grant(k.q, &k.Consumer, more, false); err != nil {
-			return true // the queue is gone, and its end detaches the link
-		}
-		k.granted = k.limit
-	}
-	c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, available: ready, quiet: !w.echo}})
-	return true
+	k.limit = count + min(w.credit, mostCredit)
+	k.told.Store(k.limit)
+	k.drain, k.echo = w.drain, w.echo && !w.drain
 }
 
-// mostCredit is how much credit of a client counts. Delivery-counts are serial numbers, which are compared over half of their
-// range (RFC 1982).
-const mostCredit = 1 << 30
+const (
+	// mostCredit is how much credit of a client counts. Delivery-counts are serial numbers, which are compared over half of their
+	// range (RFC 1982).
+	mostCredit = 1 << 30
+	// maxGranted is how many deliveries a consumer may have been granted that have not been sent: a queue delivers what it was granted,
+	// whether the client reads or not. The rest of the client's credit is granted when half of them are sent.
+	maxGranted = 1024
+	// grantStep is how many are granted at a time, and firstStep while nobody knows how large they are. It goes on while there is room
+	// for more bytes.
+	grantStep, firstStep = 256, 16
+)
 
-// drainStep is how many deliveries a drain asks for at a time. It goes on while there is room for more.
-const drainStep = 16
-
-// drain has the queue deliver what it has, up to the client's credit, and ends what is left of that. It returns false if it waits
-// for room; then the writer goes on with it.
-func (k *consumer) drain() (done bool) {
-	c := k.s.c
-	if !k.urgent.Swap(true) {
-		c.link.Resume(k.q, &k.Consumer) // it may have been full
-	}
-	for {
-		more := int(int32(k.limit - k.granted))
-		step := min(more, drainStep)
-		drained, ready, err := c.link.Grant(k.q, &k.Consumer, step, true)
-		if err != nil {
-			return true // as in heed
-		}
-		k.granted += uint32(int32(step))
-		if left := more - step; drained > 0 || left <= 0 {
-			k.urgent.Store(false)
-			k.granted = k.limit
-			c.out.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
-			return true
-		}
-		if o := &c.out; !o.roomy(k) {
-			k.s.mu.Lock()
-			k.draining = true
-			k.s.mu.Unlock()
-			o.mu.Lock()
-			o.draining = append(o.draining, k)
-			o.mu.Unlock()
-			o.wake() // there may be room just now
-			return false
-		}
-	}
-}
-
-// goOnDraining is called by the writer when there is room again. When the drain is done it does what the client has wished
-// meanwhile.
-func (k *consumer) goOnDraining() {
+// feed grants the queue what the client takes, as far as there is room for it, and answers the client. Any goroutine may call it that
+// holds nothing; one does the work. REQUIRES: session.mu is not held.
+func (k *consumer) feed() {
 	s := k.s
-	if s.over(k) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.again = true; k.feeding {
 		return
 	}
-	for done := k.drain(); done; {
-		s.mu.Lock()
-		w := k.stashed
-		k.stashed, k.draining = nil, w != nil
-		s.mu.Unlock()
-		if w == nil {
-			break
+	k.feeding = true
+	for k.again && !s.closed && !k.ended {
+		k.again = false
+		left := int(int32(k.limit - k.granted.Load()))
+		step := min(left, k.room())
+		drain := k.drain
+		if step == 0 && (left > 0 || !drain && !k.echo) {
+			if left > 0 {
+				s.c.out.starve(k)
+			}
+			continue
 		}
-		done = k.heed(*w)
+		s.mu.Unlock()
+		drained, ready, err := s.c.link.Grant(k.q, &k.Consumer, step, drain)
+		s.mu.Lock()
+		if err != nil {
+			break // the queue is gone, and its end detaches the link
+		}
+		k.granted.Add(uint32(int32(step)))
+		k.again = true
+		switch left -= step; {
+		case drain && (drained > 0 || left <= 0):
+			k.granted.Store(k.limit)
+			s.c.out.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
+			if k.drain = false; k.next != nil {
+				k.heed(k.next)
+				k.next = nil
+			}
+		case k.echo && !drain:
+			k.echo = false
+			s.c.out.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, available: ready}})
+		}
 	}
-	s.c.flush(false)
+	k.feeding = false
 }
+
+// room is how many deliveries may be granted now.
+func (k *consumer) room() int {
+	o := &k.s.c.out
+	if !o.roomy(k) {
+		return 0
+	}
+	step := int64(firstStep)
+	if size := k.size.Load(); size > 0 {
+		step = min(max(1, (highWater-o.pending.Load())/size), grantStep)
+	}
+	return min(int(step), max(0, maxGranted-k.ahead()))
+}
+
+// ahead is how many deliveries were granted that have not been sent.
+func (k *consumer) ahead() int { return int(int32(k.granted.Load() - k.count.Load())) }
 
 // part is a delivery of which only a part was sent, since the client's window was used up.
 type part struct {
@@ -305,11 +310,7 @@ func (p *pen) flow(it *item) {
 	s, f, k := it.s, it.flow, it.consumer
 	w := amqp10.Flow{OutgoingWindow: outgoingWindow}
 	if k != nil {
-		k.told.Store(f.credit)
 		count := k.count.Add(f.drained)
-		if f.quiet {
-			return
-		}
 		w.Handle, w.DeliveryCount = amqp10.Some(k.handle), amqp10.Some(count)
 		w.LinkCredit = amqp10.Some(uint32(max(0, int32(f.credit-count))))
 		w.Available, w.Drain = amqp10.Some(uint32(f.available)), f.drain

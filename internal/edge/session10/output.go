@@ -2,6 +2,7 @@ package session10
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"bartleby.mq/internal/core/message"
@@ -18,17 +19,16 @@ import (
 // time, takes all items, gives delivery-ids, encodes and writes. It is as that of session091, but for one thing: deliveries
 // of a session whose window is closed (2.5.6) are parked there until the client opens it.
 type output struct {
-	mu       held.Mutex
-	items    serving.List[item]
-	raw      []byte // the bytes of raw items, one after the other
-	held     bool   // a goroutine has the pen
-	shut     bool   // it accepts nothing more
-	paused   []*consumer
-	draining []*consumer  // whose drain goes on when there is room
-	pending  atomic.Int64 // approximate bytes of waiting messages, without those that are parked
-	owed     int          // bytes of waiting answers, without deliveries
-	wakec    chan struct{}
-	roomc    chan struct{} // wakes a reader that waits for owed to fall
+	mu      held.Mutex
+	items   serving.List[item]
+	raw     []byte       // the bytes of raw items, one after the other
+	held    bool         // a goroutine has the pen
+	shut    bool         // it accepts nothing more
+	hungry  []*consumer  // whose client takes more than there was room for: see consumer.feed
+	pending atomic.Int64 // approximate bytes of waiting messages, without those that are parked
+	owed    int          // bytes of waiting answers, without deliveries
+	wakec   chan struct{}
+	roomc   chan struct{} // wakes a reader that waits for owed to fall
 
 	// stuck are deliveries of a connection whose socket is broken, or which must be closed because a message can neither be
 	// read nor set aside. They go back to their queues when the connection has no consumer left that could get them again.
@@ -68,12 +68,11 @@ type flow struct {
 	credit    uint32 // and its credit; of a consumer the delivery-count up to which it has credit
 	drained   uint32 // of a consumer: credit that ends with it
 	drain     bool
-	available int  // of a consumer
-	quiet     bool // it is only noted, since the client has not asked for it
+	available int // of a consumer
 }
 
 const (
-	// highWater is how many bytes of messages may wait for a client before its consumers are paused; at lowWater they
+	// highWater is how many bytes of messages may wait for a client before its consumers get no more credit; at lowWater they
 	// continue.
 	highWater = 6 << 20
 	lowWater  = 2 << 20
@@ -130,9 +129,8 @@ func (o *output) putItem(it item) {
 	o.items.Push(&it)
 }
 
-// deliver appends a delivery and says whether there is room for more. If there is none, it also notes the consumer, which must
-// be resumed later: the holder of the pen may send everything and release the pen right after this delivery.
-func (c *conn) deliver(it *item) (more bool) {
+// deliver appends a delivery.
+func (c *conn) deliver(it *item) {
 	o := &c.out
 	if it.d.Body.OnDisk() {
 		it.bytes = coldBytes + int(it.d.Size) + itemBytes
@@ -142,19 +140,29 @@ func (c *conn) deliver(it *item) (more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.items.Push(it)
-	more = o.pending.Add(int64(it.bytes)) < highWater && it.s.parked.Load() < parkedHigh
-	if it.consumer.urgent.Load() {
-		return true
-	}
-	if !more {
-		o.paused = append(o.paused, it.consumer)
-	}
-	return more
+	o.pending.Add(int64(it.bytes))
+	it.consumer.size.Store(int64(it.bytes))
 }
 
-// roomy says whether a consumer may go on.
+// roomy says whether there is room for more bytes of a consumer.
 func (o *output) roomy(k *consumer) bool {
-	return o.pending.Load() < lowWater && k.s.parked.Load() < parkedLow
+	return o.pending.Load() < highWater && k.s.parked.Load() < parkedHigh
+}
+
+// starve notes that a consumer is to be fed when there is room.
+func (o *output) starve(k *consumer) {
+	o.mu.Lock()
+	if !k.hungry && !o.shut {
+		k.hungry = true
+		o.hungry = append(o.hungry, k)
+	}
+	o.mu.Unlock()
+	o.wake() // there may be room just now
+}
+
+// served says whether a consumer that starves can go on, or has ended: half of what there was room for was sent.
+func (o *output) served(k *consumer) bool {
+	return k.gone.Load() || o.pending.Load() < lowWater && k.s.parked.Load() < parkedLow && k.ahead() <= maxGranted/2
 }
 
 // flush makes the content of the output be sent: by the caller if inline is set and there is little, otherwise by the writer.
@@ -248,17 +256,8 @@ func (c *conn) layDown() {
 	}
 }
 
-// resumable says whether a consumer that waits for room can go on. REQUIRES: o.mu is held.
-func (o *output) resumable() bool {
-	for _, list := range [2][]*consumer{o.paused, o.draining} {
-		for _, k := range list {
-			if o.roomy(k) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// resumable says whether a consumer that starves can go on. REQUIRES: o.mu is held.
+func (o *output) resumable() bool { return slices.ContainsFunc(o.hungry, o.served) }
 
 // keep takes the pen for good, if it is free, and all items. If it is not free, its holder wakes the writer when it releases
 // the pen.

@@ -158,6 +158,7 @@ func (c *conn) release(sessions []*session) (applied func()) {
 		list := make([]*consumer, 0, len(s.consumers))
 		for _, k := range s.consumers {
 			k.ended = true
+			k.gone.Store(true)
 			list = append(list, k)
 		}
 		clear(s.consumers)

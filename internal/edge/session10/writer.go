@@ -1,6 +1,7 @@
 package session10
 
 import (
+	"slices"
 	"time"
 
 	"bartleby.mq/internal/safety/held"
@@ -54,7 +55,7 @@ func (c *conn) writeAll() {
 	for {
 		o.mu.Lock()
 		if c.dead.Load() || !o.held && len(o.stuck) > 0 {
-			o.paused, o.draining = nil, nil // its consumers are being detached; stuck items leave no room for more
+			o.hungry = nil // its consumers are being detached; stuck items leave no room for more
 		}
 		if o.held || o.items.Len() == 0 && len(o.wire) == 0 && !o.resumable() {
 			if !o.held {
@@ -69,31 +70,28 @@ func (c *conn) writeAll() {
 		c.writeTaken()
 		o.mu.Lock()
 		o.held = false
-		var resume, drain []*consumer
-		if len(o.stuck) == 0 {
-			resume, o.paused = o.split(o.paused)
-			drain, o.draining = o.split(o.draining)
-		}
+		served := o.serve()
 		o.mu.Unlock()
-		for _, k := range resume {
-			c.link.Resume(k.q, &k.Consumer)
-		}
-		for _, k := range drain {
-			k.goOnDraining()
+		for _, k := range served {
+			k.feed()
 		}
 	}
 }
 
-// split takes the consumers out of a list that may go on. REQUIRES: o.mu is held.
-func (o *output) split(list []*consumer) (ready, others []*consumer) {
-	for _, k := range list {
-		if o.roomy(k) {
-			ready = append(ready, k)
-		} else {
-			others = append(others, k)
-		}
+// serve takes those out of the consumers that starve who can go on. REQUIRES: o.mu is held.
+func (o *output) serve() (list []*consumer) {
+	if len(o.stuck) > 0 {
+		return nil
 	}
-	return ready, others
+	o.hungry = slices.DeleteFunc(o.hungry, func(k *consumer) bool {
+		if !o.served(k) {
+			return false
+		}
+		k.hungry = false
+		list = append(list, k)
+		return true
+	})
+	return list
 }
 
 // writeTaken sends the taken items, and bytes that another goroutine has encoded before. REQUIRES: the pen.
