@@ -63,8 +63,11 @@ func isVersion2(address string) bool {
 	return strings.HasPrefix(address, queuesPrefix) || strings.HasPrefix(address, exchangesPrefix)
 }
 
-// unescape decodes percent-encoded characters (RFC 3986, 2.1).
+// unescape decodes percent-encoded characters (RFC 3986, 2.1). A slash must be one.
 func unescape(s string) (string, bool) {
+	if strings.Contains(s, "/") {
+		return "", false
+	}
 	if !strings.Contains(s, "%") {
 		return s, true
 	}

@@ -9,7 +9,9 @@
 package session10
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -302,7 +304,7 @@ func (c *conn) next() (n int, err error) {
 	if err != nil {
 		var bad *amqp10.FrameError
 		if errors.As(err, &bad) { // the start of the next frame is unknown
-			return len(rest), c.close(fail(amqp10.ConditionFramingError, "%s", bad.Reason))
+			return len(rest), c.close(c.badFrame(rest))
 		}
 		return 0, err
 	}
@@ -312,6 +314,26 @@ func (c *conn) next() (n int, err error) {
 	c.stats.recvFrames.Add(1)
 	return n, c.frame(f)
 }
+
+// badFrame is the failure for what begins with no header of a frame, in RabbitMQ's words.
+func (c *conn) badFrame(b []byte) *failure {
+	size, doff := binary.BigEndian.Uint32(b), uint32(b[4])
+	text := fmt.Sprintf("unexpected frame type %d in amqp mode (expected 0)", b[5])
+	switch {
+	case size < minFrame:
+		text = fmt.Sprintf("frame size (%d bytes) < minimum frame size (%d bytes)", size, minFrame)
+	case size > c.frameMax:
+		text = fmt.Sprintf("frame size (%d bytes) > maximum frame size (%d bytes)", size, c.frameMax)
+	case doff < minFrame/4:
+		text = fmt.Sprintf("data offset (%d) < minimum data offset (%d)", doff, minFrame/4)
+	case 4*doff > size:
+		text = fmt.Sprintf("data offset (%d bytes) > frame size (%d bytes)", 4*doff, size)
+	}
+	return fail(amqp10.ConditionFramingError, "%s", text)
+}
+
+// minFrame is the size of the smallest frame, which is all header (2.3.1).
+const minFrame = 8
 
 // fill reads more bytes after the unconsumed ones. The buffer grows while reads fill it, and to the size of a large frame; it
 // shrinks when little arrives for a while. Before the login little is read, and only the present frame enlarges the buffer.

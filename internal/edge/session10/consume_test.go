@@ -520,7 +520,7 @@ func TestWhyItWasRejected(t *testing.T) {
 			Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](1), Settled: true,
 			State: composite(&amqp10.Rejected{Error: &amqp10.Error{Condition: []byte("com.example.NoAmount"), Description: []byte("the order has no amount")}}),
 		})
-		want := deadletter.Cause{ConsumerTag: "c", User: "guest", Name: "test", Class: "com.example.NoAmount", Error: "the order has no amount"}
+		want := deadletter.Cause{ConsumerTag: "c", User: "guest", Name: "test", Class: "com.example.NoAmount", Error: "the order has no amount", DeliveryCount: 1}
 		if strict {
 			want.Class, want.Error = "", ""
 		}

@@ -109,7 +109,7 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 	if err := tgt.Decode(a.Target); err != nil {
 		return undecodable(err)
 	}
-	if string(tgt.Address) == managementNode {
+	if string(tgt.Address) == managementNode && settles(a) {
 		return s.attachManager(a, sourceAddress(a.Source))
 	}
 	if tgt.Dynamic {
@@ -161,7 +161,12 @@ func (s *session) resolveTarget(tgt *amqp10.Target) (to target, err error) {
 	if to.queue && !link.HasQueue(message.QueueName(to.key)) && !broker.IsReplyKey([]byte(to.key)) {
 		return to, topology.NoQueue(link.VHost, message.QueueName(to.key))
 	}
-	return to, link.MayPublish(&broker.Publication{Exchange: []byte(to.exchange), Key: []byte(to.key)})
+	if err = link.MayPublish(&broker.Publication{Exchange: []byte(to.exchange), Key: []byte(to.key)}); err != nil {
+		f := asFailure(err)
+		f.text = strings.Replace(f.text, "cannot publish to internal", "forbidden to publish to internal", 1) // RabbitMQ's text here
+		return to, f
+	}
+	return to, nil
 }
 
 // attachConsumer begins a link on which we send.
@@ -199,7 +204,9 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 	}
 	decl, err := c.link.FindReadable(name)
 	if err != nil {
-		return err
+		f := asFailure(err)
+		f.text, _, _ = strings.Cut(f.text, ". It could be originally declared") // which RabbitMQ says in AMQP 0-9-1 only
+		return f
 	}
 	noAck := settles(a)
 	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), maxMessage: a.MaxMessageSize.Value}
@@ -212,12 +219,16 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		mode = amqp10.SenderSettleModeSettled
 	}
 	released, _, _ := amqp10.ReadValue((&amqp10.Released{}).Append(nil))
-	src.DefaultOutcome, src.Outcomes, src.Capabilities, src.Filter = released, all, amqp10.Value{}, amqp10.Value{}
+	src.DefaultOutcome, src.Outcomes, src.Capabilities = released, all, amqp10.Value{}
+	if !src.Filter.IsNull() { // none of them is in place
+		b, start := amqp10.BeginMap(nil)
+		src.Filter, _, _ = amqp10.ReadValue(amqp10.EndCompound(b, start, 0))
+	}
 	src.DistributionMode = []byte("move")
 	source, _, _ := amqp10.ReadValue(src.Append(nil))
 	answer := &amqp10.Attach{
 		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleSender, SndSettleMode: amqp10.Some(mode), RcvSettleMode: a.RcvSettleMode,
-		Source: source, Target: a.Target, InitialDeliveryCount: amqp10.Some[uint32](0), MaxMessageSize: a.MaxMessageSize,
+		Source: source, InitialDeliveryCount: amqp10.Some[uint32](0), MaxMessageSize: a.MaxMessageSize,
 	}
 	_, err = c.link.Consume(name, &k.Consumer, func(q *partition.Queue) {
 		k.q = q
@@ -262,10 +273,15 @@ func (s *session) detach(d *amqp10.Detach) error {
 	switch {
 	case k != nil:
 		c.flushOps() // what it has settled does not go back
-		if !s.endConsumer(k) {
+		c.link.Cancel(k.q, &k.Consumer, nil)
+		held, was := s.endConsumer(k, true)
+		if !was {
 			return nil // its queue was deleted at the same time
 		}
-		c.link.Quit([]partition.Seat{{Queue: k.q, Consumer: &k.Consumer}}, nil)()
+		for i := range held {
+			c.addOp(k.detached(held[i].id), opOwner{})
+		}
+		c.flushOps()
 		c.link.NotifyConsumerGone(k.q, k.Tag, s.number, true)
 	case p != nil:
 		c.flushOps()
@@ -285,23 +301,25 @@ func (s *session) detach(d *amqp10.Detach) error {
 	return nil
 }
 
-// endConsumer takes a consumer out of the session and forgets its unsettled deliveries. It says whether it was there.
-func (s *session) endConsumer(k *consumer) bool {
+// endConsumer takes a consumer out of the session, and returns what it has not settled. was is false if somebody else has done
+// it. back says that deliveries in the output go back one by one.
+func (s *session) endConsumer(k *consumer, back bool) (held []unsettled, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.ended {
-		return false
+		return nil, false
 	}
-	k.ended = true
+	k.ended, k.back = true, back
 	k.gone.Store(true)
 	delete(s.consumers, k.handle)
 	for id, u := range s.unsettled {
 		if u.consumer == k {
+			held = append(held, u)
 			delete(s.unsettled, id)
 		}
 	}
 	s.c.out.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
-	return true
+	return held, true
 }
 
 func (s *session) endPublisher(p *publisher) {

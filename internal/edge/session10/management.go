@@ -391,6 +391,8 @@ func (r *request) declareQueue(name string) error {
 		return err
 	case name == "":
 		return refuse("400", "declare queue with empty name not allowed")
+	case strings.HasPrefix(name, "amq."):
+		return refuse("403", "%s starts with reserved prefix 'amq.'", topology.Resource{VHost: r.link.VHost, Kind: topology.QueueResource, Name: name})
 	case strings.ContainsAny(name, "\r\n"):
 		return refuse("400", "Bad name '%s': line feed and carriage return characters not allowed", name)
 	}
@@ -408,6 +410,10 @@ func (r *request) declareQueue(name string) error {
 // showQueue answers with a queue.
 func (r *request) showQueue(name, status string) error {
 	declared, q, err := r.link.DescribeQueue(message.QueueName(name))
+	var e *topology.Error
+	if errors.As(err, &e) && e.Kind == topology.NotFound {
+		return refuse("404", "%s not found", topology.Resource{VHost: r.link.VHost, Kind: topology.QueueResource, Name: name})
+	}
 	if err != nil {
 		return err
 	}
@@ -463,7 +469,7 @@ func (r *request) declareExchange(name string) error {
 	_, err = r.link.DeclareExchange(d)
 	var e *topology.Error
 	if errors.As(err, &e) && e.Kind == topology.PreconditionFailed && e.Fault != topology.Differs { // a type that does not exist
-		err = refuse("400", "%s", e.Text)
+		err = refuse("400", "%s", strings.Replace(e.Text, "unknown exchange type", "invalid exchange type", 1))
 	}
 	return r.done(err)
 }

@@ -29,6 +29,7 @@ type consumer struct {
 	maxMessage uint64 // the largest message that the client takes, in bytes; 0: any
 
 	ended bool // guarded by session.mu
+	back  bool // its link is detached: what was not sent goes back one by one; guarded by session.mu
 
 	// Guarded by session.mu.
 	limit   uint32 // the delivery-count up to which the client takes messages
@@ -65,7 +66,7 @@ func (k *consumer) Flush() { k.s.c.flush(true) }
 // QueueGone implements partition.Subscriber.
 func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 	s := k.s
-	if !s.endConsumer(k) {
+	if _, was := s.endConsumer(k, false); !was {
 		return
 	}
 	s.c.link.NotifyConsumerGone(q, k.Tag, s.number, false)
@@ -238,7 +239,10 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 	s.mu.Lock()
 	if it.ended() {
 		s.mu.Unlock()
-		return true // it has gone back with its link
+		if from == nil {
+			c.giveUp(it)
+		}
+		return true
 	}
 	settled := it.answer != nil || it.d.NoAck
 	if from == nil {
@@ -276,6 +280,29 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		c.trace(it, rec)
 	}
 	return true
+}
+
+// detached gives a delivery back because its link is detached. On a quorum queue that is no failure, as in RabbitMQ.
+func (k *consumer) detached(id queue.ID) partition.Op {
+	op := partition.Op{Kind: partition.Return, Queue: k.q, ID: id, Consumer: &k.Consumer, How: queue.ReturnClosed}
+	if k.q.Type() == queue.Quorum {
+		op.How = queue.ReturnReleased
+	}
+	return op
+}
+
+// giveUp drops a delivery whose link has ended before it was sent. It has gone back with its session, or goes back now.
+func (c *conn) giveUp(it *item) {
+	k := it.consumer
+	if k == nil || it.d.NoAck {
+		return
+	}
+	it.s.mu.Lock()
+	back := k.back
+	it.s.mu.Unlock()
+	if back {
+		c.broker.Node().Run([]partition.Op{k.detached(it.d.ID)})
+	}
 }
 
 // handle is that of the item's link.

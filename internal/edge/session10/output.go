@@ -395,7 +395,11 @@ func (p *pen) unpark(s *session) {
 				rest.Push(it)
 				continue
 			}
-			if it.over() || p.send(it, nil) {
+			over := it.over()
+			if over {
+				p.c.giveUp(it)
+			}
+			if over || p.send(it, nil) {
 				p.leave(it)
 			} else {
 				s.parked.Add(-int64(it.bytes)) // the part counts now

@@ -82,31 +82,31 @@ func (s *session) perform(d amqp10.Descriptor, v amqp10.Value, payload []byte) e
 	case amqp10.DescriptorTransfer:
 		var t amqp10.Transfer
 		if err := t.Decode(v); err != nil {
-			return undecodable(err)
+			return failSession(amqp10.ConditionDecodeError, "%s", err)
 		}
 		return s.transfer(&t, payload)
 	case amqp10.DescriptorFlow:
 		var f amqp10.Flow
 		if err := f.Decode(v); err != nil {
-			return undecodable(err)
+			return failSession(amqp10.ConditionDecodeError, "%s", err)
 		}
 		return s.flow(&f)
 	case amqp10.DescriptorDisposition:
 		var d amqp10.Disposition
 		if err := d.Decode(v); err != nil {
-			return undecodable(err)
+			return failSession(amqp10.ConditionDecodeError, "%s", err)
 		}
 		return s.disposition(&d)
 	case amqp10.DescriptorAttach:
 		var a amqp10.Attach
 		if err := a.Decode(v); err != nil {
-			return undecodable(err)
+			return failSession(amqp10.ConditionDecodeError, "%s", err)
 		}
 		return s.attach(&a)
 	case amqp10.DescriptorDetach:
 		var d amqp10.Detach
 		if err := d.Decode(v); err != nil {
-			return undecodable(err)
+			return failSession(amqp10.ConditionDecodeError, "%s", err)
 		}
 		return s.detach(&d)
 	case amqp10.DescriptorEnd:

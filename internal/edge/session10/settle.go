@@ -108,7 +108,7 @@ func (c *conn) outcome(v amqp10.Value) (op partition.Op, err error) {
 		if err := r.Decode(v); err != nil {
 			return op, undecodable(err)
 		}
-		return partition.Op{Kind: partition.Reject, Note: c.noteOf(r.Error)}, nil
+		return partition.Op{Kind: partition.Reject, Failed: true, Note: c.noteOf(r.Error)}, nil
 	case amqp10.DescriptorModified:
 		var m amqp10.Modified
 		if err := m.Decode(v); err != nil {
