@@ -303,13 +303,6 @@ func (s *session) room() int {
 	return max(0, int(int32(s.limit-s.nextOutgoing)))
 }
 
-// over says whether the consumer's link has ended, or its session.
-func (s *session) over(k *consumer) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed || k.ended
-}
-
 // waiting says whether something is parked in the session. REQUIRES: the pen.
 func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
 
