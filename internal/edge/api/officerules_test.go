@@ -111,6 +111,30 @@ func TestWhatRulesDoIsForThoseWhoMayReadTheirQueues(t *testing.T) {
 	}
 }
 
+// A job that a letter has halted is running for who may not know of that letter, also when jobs are asked for by their state.
+func TestJobsAreFoundByTheStateThatIsShown(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/users/vic", `{"password": "secret", "tags": "policymaker"}`)
+	n.must("PUT", "/permissions/%2F/vic", `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	n.must("PUT", "/queues/%2F/park", `{}`)
+	n.user = "vic:secret"
+	n.must("PUT", "/office/rules/%2F/send", `{"on": true, "action": "send", "to_queue": "park", "after_ms": 1000, "queues": "^orders"}`)
+	n.user = "guest:guest"
+	n.must("PUT", "/permissions/%2F/vic", `{"configure": ".*", "write": "^none$", "read": ".*"}`)
+	n.must("PUT", "/users/paul", `{"password": "secret", "tags": "policymaker"}`)
+	n.must("PUT", "/permissions/%2F/paul", `{"configure": ".*", "write": ".*", "read": "^park$"}`)
+	total := func(state string) any { return n.must("GET", "/office/jobs?state="+state, "").object(t)["total"] }
+	for end := time.Now().Add(10 * time.Second); total("halted") != 1.0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it was not halted in 10 s: %s", n.must("GET", "/office/jobs", "").body)
+		}
+	}
+	n.user = "paul:secret"
+	if total("halted") != 0.0 || total("running") != 1.0 {
+		t.Errorf("%v are halted, %v running", total("halted"), total("running"))
+	}
+}
+
 // Who changes rules that somebody else has changed meanwhile learns it, and changes nothing.
 func TestRulesAreChangedOnCondition(t *testing.T) {
 	n := withOffice(t)

@@ -151,6 +151,14 @@ func (r *request) showJob(j *office.Job, reveal bool) shownJob {
 	return showJob(r.s.jobBehind(j, reveal), r.hides(j))
 }
 
+// shownState is the state of showJob: which jobs a filter selects, and how many, tells nothing else than they do.
+func (r *request) shownState(j *office.Job) office.State {
+	if j.Rule != "" && r.hides(j) {
+		return j.Uncounted().State
+	}
+	return j.State
+}
+
 // jobBehind is the job behind the mask of its virtual host.
 func (s *server) jobBehind(j *office.Job, reveal bool) office.Job {
 	if !reveal && (j.Outlived || !s.b.HasVHost(message.VHost(j.VHost), 0)) {
@@ -180,7 +188,7 @@ func (r *request) pageOfJobs(all []office.Job, q url.Values, reveal bool) (p job
 		limit = defaultJobs
 	}
 	if state := q.Get("state"); state != "" {
-		all = slices.DeleteFunc(all, func(j office.Job) bool { return string(j.State) != state })
+		all = slices.DeleteFunc(all, func(j office.Job) bool { return string(r.shownState(&j)) != state })
 	}
 	p.Total = len(all)
 	if cursor := q.Get("cursor"); cursor != "" {
