@@ -89,6 +89,9 @@ func (c *Connection) Unreadable(most int) (names []message.QueueName, more bool)
 // mostAsked is about how many queues a backend is asked at once.
 const mostAsked = 20
 
+// Elsewhere says whether a backend decides what the client may do: then it takes a while to ask.
+func (c *Connection) Elsewhere() bool { return c.elsewhere != nil }
+
 // Administers says whether the client is an administrator or the operator of the node.
 func (c *Connection) Administers() bool {
 	if c.operator {

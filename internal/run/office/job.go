@@ -149,6 +149,8 @@ type Job struct {
 	Moved         uint64   `json:"moved"`
 	Outcomes      Outcomes `json:"outcomes"`
 	Outlived      bool     `json:"vhost_deleted,omitempty"` // its virtual host was deleted: one of that name is another
+
+	took names // of a rule's job
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the
@@ -165,6 +167,7 @@ type record struct {
 	Alarm    bool     `json:"alarm,omitempty"`    // it is halted by an alarm, and goes on when that ends
 	Canary   int64    `json:"canary,omitempty"`   // when the canary's wait ends; 0: it does not wait
 	Sung     bool     `json:"sung,omitempty"`     // the canary is over
+	Took     names    `json:"took,omitzero"`      // of a rule's job
 
 	// Of an edit: see broker.Edit.
 	Archive uint64 `json:"archive,omitempty"`
@@ -308,6 +311,6 @@ func (m *Jobs) show(r *record) Job {
 	if j.Moved = t.Moved; j.State == Running {
 		j.CanaryUntilMS = r.Canary
 	}
-	j.Outcomes = outcomesOf(&t)
+	j.Outcomes, j.took = outcomesOf(&t), r.Took
 	return j
 }

@@ -277,6 +277,7 @@ type activeRule struct {
 	stopped atomic.Bool            // it lacks a right; its job, or Stopped in its book, says which
 	why     atomic.Pointer[string] // what keeps letters from going, nil: nothing did the last time
 	waiting atomic.Int64           // letters that are not due
+	tried   names                  // queues of whose letters it was to tell a webhook; guarded by Rules.mu
 }
 
 // compile makes a rule active. A rule that was checked compiles.

@@ -244,7 +244,8 @@ type RuleShown struct {
 
 	Hidden bool `json:"counts_hidden,omitempty"` // whoever asks may not read all queues that it is for: what it does is not shown
 
-	revealed bool // who set it saw what masks hide
+	revealed bool  // who set it saw what masks hide
+	took     names // what it has taken letters of
 }
 
 // RuleFacts are the keys of a RuleShown that are no part of the rule: who sends them back changes nothing.
@@ -267,13 +268,16 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 	shown.Threshold = b.threshold
 	for i := range b.rules {
 		s := &b.rules[i]
-		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS, revealed: s.Revealed}
+		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS, revealed: s.Revealed, took: names{}.with(s.Keeps...)}
 		if s.On {
 			v.State = "on"
 		}
 		if j, ok := r.jobs.Job(s.Job); ok && s.Job != 0 {
 			v.Job = strconv.FormatUint(s.Job, 10)
 			v.Acted, v.LastMS = j.Moved, j.LastMS
+			if v.took = v.took.with(j.took...); !j.took.whole() {
+				v.took = nil
+			}
 			if s.On && j.State == Halted {
 				v.State, v.Why = "stopped", j.Why
 			}
@@ -284,11 +288,20 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 		for k, p := range r.told {
 			if s.Action == RuleWebhook && k.vhost == vhost && k.rule == s.Name {
 				v.Acted, v.LastMS = v.Acted+p.Told, max(v.LastMS, p.LastMS)
+				switch {
+				case p.Told == 0:
+				case k.incarnation != goneQueues:
+					v.took = v.took.with(p.Queue)
+				case p.Gone.whole():
+					v.took = v.took.with(p.Gone...)
+				default:
+					v.took = nil
+				}
 			}
 		}
 		if at := slices.IndexFunc(b.active, func(a *activeRule) bool { return a.Name == s.Name }); at >= 0 {
 			a := b.active[at]
-			if !a.stopped.Load() {
+			if v.took = v.took.with(a.tried...); !a.stopped.Load() {
 				v.Waiting = a.waiting.Load()
 			}
 			if why := a.why.Load(); why != nil && v.Why == "" {
@@ -620,7 +633,10 @@ func (r *Rules) store(act Act, vhost message.VHost, before, after *book) error {
 			delete(r.told, k)
 		case was >= 0 && after.rules[at].Queues != before.rules[was].Queues: // it is counted for who may read the queues that it is for now: see Sight
 			c := *p
-			c.Told, c.LastMS = 0, 0
+			c.Told, c.LastMS, c.Gone = 0, 0, nil
+			if k.incarnation == goneQueues {
+				c.Gone = names{}
+			}
 			changes, r.told[k] = append(changes, c.change(vhost)), &c
 		}
 	}

@@ -599,6 +599,67 @@ func TestARuleIsForQueuesThatItsUserMayRead(t *testing.T) {
 	}
 }
 
+// What rules have done in a queue stays hidden from who could not read it when the queue is gone, over a restart too. Of queues that the user may read all is
+// shown, gone or not.
+func TestWhatRulesDidInAQueueThatIsGoneStaysHidden(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 3)
+	d.declare("park", "classic")
+	d.declare("open", "classic")
+	l := newListener(t)
+	d.hook("desk", l.URL)
+	d.clerk("pol", "^(open|park)$")
+	d.clerk("eve", "^(open|park|dlq)$")
+	d.mustPut(d.c, Rule{Name: "tell", On: true, Action: RuleWebhook, Webhook: "desk", Last: new(bool), Queues: "^(dlq|open)$"},
+		Rule{Name: "wait", On: true, Action: RuleSend, ToQueue: "park", Queues: "^(dlq|open)$", AfterMS: 60_000, Match: Filter{"body": {"2"}}},
+		Rule{Name: "send", On: true, Action: RuleSend, ToQueue: "park", Queues: "^(dlq|open)$"}, Rule{Name: "none", On: true, Action: RuleDiscard, Queues: "^open$"})
+	d.eventually("the letters are told of", func() bool { d.work(); return d.rule("tell").Acted == 3 })
+	if d.rule("wait").Waiting != 1 || d.rule("send").Acted != 2 {
+		t.Fatalf("%+v", d.rules.Book("/"))
+	}
+	check := func(when string) {
+		t.Helper()
+		for user, hidden := range map[string]bool{"pol": true, "eve": false} {
+			sight := d.rules.SightOf(d.b.As(user, "/"))
+			for _, r := range d.rules.Book("/").SeenBy(sight).Rules {
+				if hides := hidden && r.Name != "none"; r.Hidden != hides || hides && (r.Acted != 0 || r.LastMS != 0 || r.Waiting != 0) || r.Name == "send" && !hidden && r.Acted != 2 {
+					t.Errorf("%s, to %s: %+v", when, user, r)
+				}
+				if j, ok := d.f.Jobs.Job(jobID(r)); ok && sight.Hides(&j) != r.Hidden {
+					t.Errorf("%s, to %s: the job of %s is not hidden as its rule is", when, user, r.Name)
+				}
+			}
+		}
+	}
+	check("at first")
+	if _, err := d.c.DeleteQueue("dlq", false, false); err != nil {
+		t.Fatal(err)
+	}
+	check("when the queue is gone")
+	d.pass(lookAgain.Milliseconds())
+	check("when its places have ended")
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	d.work()
+	check("after a restart")
+	for range mostNames + 1 { // as if by an earlier release, or in many queues
+		j := d.f.Jobs.jobs[d.jobOf("send")]
+		j.r.Took = j.r.Took.with(fmt.Sprint("q", len(j.r.Took)))
+	}
+	for _, took := range []names{d.f.Jobs.jobs[d.jobOf("send")].r.Took, nil} {
+		d.f.Jobs.jobs[d.jobOf("send")].r.Took = took
+		d.mayRead("eve", ".*")
+		if r := d.rules.Book("/").SeenBy(d.rules.SightOf(d.b.As("eve", "/"))).Rules[2]; !r.Hidden {
+			t.Errorf("of too many queues, or unknown ones: %+v", r)
+		}
+		if r := d.rules.Book("/").SeenBy(d.rules.SightOf(d.c)).Rules[2]; r.Hidden || r.Acted != 2 {
+			t.Errorf("to an administrator: %+v", r)
+		}
+	}
+	d.shutDown()
+}
+
 // Permissions that change count for the letters that are there, and those that come. A rule whose user cannot read a queue any more stops, also over a
 // restart, and gives its letters to no other rule.
 func TestARuleHeedsPermissionsThatChange(t *testing.T) {

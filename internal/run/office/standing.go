@@ -35,7 +35,7 @@ func (m *Jobs) standing(id uint64, vhost message.VHost, r *storedRule) (uint64, 
 	if fresh {
 		m.last++
 		at := m.office.now()
-		j = &job{r: record{Job: Job{ID: m.last, VHost: string(vhost), Rule: r.Name, Queues: []string{}, State: state, MadeMS: at, BeganMS: at}}}
+		j = &job{r: record{Job: Job{ID: m.last, VHost: string(vhost), Rule: r.Name, Queues: []string{}, State: state, MadeMS: at, BeganMS: at}, Took: names{}}}
 	}
 	j.r.RuleQueues = new(r.Queues)
 	j.r.Action, j.r.Options, j.r.Filter, j.r.By, j.r.Operator = action, how, maps.Clone(map[string][]string(r.Match)), r.By, r.Operator
@@ -79,6 +79,18 @@ func (m *Jobs) cancelStanding(has func(id uint64) bool) error {
 		}
 	}
 	return nil
+}
+
+// takes notes, on disk, that a rule takes letters of a queue. It is called before anything that the rule does or counts tells of them.
+func (m *Jobs) takes(id uint64, q message.QueueName) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	j := m.jobs[id]
+	if j == nil || j.r.State.over() || !j.r.Took.whole() || slices.Contains(j.r.Took, string(q)) {
+		return nil
+	}
+	j.r.Took = j.r.Took.with(string(q))
+	return m.store(&j.r, true)
 }
 
 // did counts what a rule has done in a slice.

@@ -40,6 +40,7 @@ type toldPlace struct {
 	Ends        []uint64 `json:"ends"` // by level: letters with lower numbers are told of
 	Told        uint64   `json:"told"` // letters
 	LastMS      int64    `json:"last_ms"`
+	Gone        names    `json:"gone,omitzero"` // of goneQueues: those of whose letters it has told
 }
 
 func (p *toldPlace) key(vhost message.VHost) []byte {
@@ -124,10 +125,13 @@ func (r *Rules) endTold() error {
 		for _, k := range slice {
 			p, sum := r.told[k], toldKey{k.vhost, k.rule, goneQueues}
 			if sums[sum] == nil {
-				sums[sum] = &toldPlace{Rule: k.rule}
+				sums[sum] = &toldPlace{Rule: k.rule, Gone: names{}}
 				if was := r.told[sum]; was != nil {
 					*sums[sum] = *was
 				}
+			}
+			if p.Told > 0 {
+				sums[sum].Gone = sums[sum].Gone.with(p.Queue)
 			}
 			sums[sum].Told += p.Told
 			sums[sum].LastMS = max(sums[sum].LastMS, p.LastMS)
@@ -173,6 +177,7 @@ func (r *Rules) tellRule(a *activeRule, k toldKey, p *toldPlace, rows []Row) (wa
 	var more []mutation.Change
 	if len(rows) > 0 {
 		c.Told, c.LastMS = c.Told+uint64(len(rows)), r.now()
+		a.tried = names{}.with(a.tried...).with(p.Queue)
 		more = append(more, c.change(k.vhost))
 		var why string
 		wait, why, err = r.hooks.tellOf(a.Webhook, k.vhost, letterTell{Rule: a.Name, VHost: string(k.vhost), Queue: p.Queue, Letters: rows}, more)

@@ -410,12 +410,13 @@ type found struct {
 	news []groupEventOf
 	seen map[groupKey]bool // those of news
 	rows map[*activeRule][]Row
+	took map[*activeRule]bool // rules that move some of them
 }
 
 // readLevel reads a slice of a level. What it has read is done with, or read again later.
 func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool) {
 	now, end := w.r.now(), e.There.Ends()[level]
-	var f found
+	f := found{took: map[*activeRule]bool{}}
 	places := map[*activeRule]*toldPlace{}
 	for _, a := range q.rules {
 		if a.Action == RuleWebhook && q.behind[a] == nil && !a.stopped.Load() {
@@ -446,6 +447,9 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 				f.rows[a] = append(f.rows[a], tellRow(q, &v, behind))
 			}
 		}
+		if ruling.rule != nil {
+			f.took[ruling.rule] = true
+		}
 		switch {
 		case ruling.rule == nil || ruling.rule.stopped.Load():
 		case ruling.due <= now && q.catchesUp(&ruling, v.ID, now):
@@ -460,6 +464,9 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	if err != nil {
 		w.failed(q, err)
 		return true
+	}
+	if !w.takes(q, f.took) {
+		return false
 	}
 	reached := reachedBy(next, level, end, done || beyond)
 	for a, p := range places {
@@ -486,6 +493,16 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	}
 	w.groups.tell(w, q, f.news)
 	w.act(q, f.due)
+	return true
+}
+
+// takes notes which rules take letters of a queue. If it cannot, which has ended the node, it says no.
+func (w *watch) takes(q *watched, rules map[*activeRule]bool) bool {
+	for a := range rules {
+		if w.r.jobs.takes(a.Job, q.info.Decl.Name) != nil {
+			return false
+		}
+	}
 	return true
 }
 
@@ -683,13 +700,17 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 	later := func(id queue.ID, a *activeRule, d time.Duration) {
 		w.push(q, pending{moment.After(now, d.Milliseconds()), id, a})
 	}
-	by, show := map[*activeRule][]queue.ID{}, w.behind(q)
+	by, took, show := map[*activeRule][]queue.ID{}, map[*activeRule]bool{}, w.behind(q)
 	err := w.r.b.Look(q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
 		l, ok := w.reader.Read(rec, history)
 		if !ok || v.Dead {
 			return true
 		}
-		switch r := judge(q.rules, l, show(l, rec, history), history, q.info.Incarnation(), v.ID); {
+		r := judge(q.rules, l, show(l, rec, history), history, q.info.Incarnation(), v.ID)
+		if r.rule != nil {
+			took[r.rule] = true
+		}
+		switch {
 		case r.rule == nil || r.rule.stopped.Load():
 		case r.due > now:
 			w.push(q, pending{r.due, v.ID, r.rule})
@@ -707,6 +728,9 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 		if w.queues[q.info.Incarnation()] == q { // what was looked for is met again
 			w.walk(q)
 		}
+		return
+	}
+	if !w.takes(q, took) { // masks have changed, if another rule than before takes it
 		return
 	}
 	for _, a := range q.rules { // in their order
