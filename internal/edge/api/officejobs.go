@@ -294,18 +294,41 @@ func (w *stream) say(event string, data []byte) error {
 	return w.control.Flush()
 }
 
-// writeEvents writes server-sent events: "job" with the job, whenever it has changed, and "end".
+// watchAsk is how often it is asked anew what a watcher may see of a job, where that takes a while.
+const watchAsk = time.Second
+
+// watched is the job that the path names, as the user may see it now: rights may have changed since the request began.
+func (r *request) watched() (shown shownJob, err error) {
+	if !r.local && !r.s.b.StillStands(r.identity) {
+		return shown, wrongPassword
+	}
+	j, err := r.s.job(r)
+	if err != nil {
+		return shown, err
+	}
+	r.sights = nil
+	return r.showJob(&j, false), nil
+}
+
+// writeEvents writes server-sent events: "job" with the job, whenever what the user may see of it has changed, and "end". That nothing is written tells
+// nothing of what is hidden.
 func (s *server) writeEvents(out *responder, r *request, id uint64) {
 	to := newStream(out)
-	first, _ := s.Office.Jobs.Job(id)
-	hidden := r.hides(&first)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	var last []byte
-	said := time.Now()
+	var shown shownJob
+	var seen, text, last []byte // the job as it is, as it may be seen, and as it was written
+	var asked, said time.Time
 	for {
 		j, ok := s.Office.Jobs.Job(id)
-		text, err := json.Marshal(showJob(s.jobBehind(&j, false), hidden))
+		now, err := json.Marshal(s.jobBehind(&j, false))
+		silent := time.Since(said) >= watchAlive
+		if ok && err == nil && (silent || !bytes.Equal(now, seen) && (!r.mayHide(&j) || time.Since(asked) >= watchAsk)) {
+			seen, asked = now, time.Now()
+			if shown, err = r.watched(); err == nil {
+				text, err = json.Marshal(shown)
+			}
+		}
 		if !ok || err != nil {
 			_ = to.say("end", []byte("{}"))
 			return
@@ -314,14 +337,14 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 		case !bytes.Equal(text, last):
 			err = to.say("job", text)
 			last, said = text, time.Now()
-		case time.Since(said) >= watchAlive:
+		case silent:
 			err = to.say("", []byte("alive"))
 			said = time.Now()
 		}
 		if err != nil {
 			return // the watcher has gone, or does not read
 		}
-		if j.EndedMS != 0 && (j.Outcomes.Waiting == 0 || time.Since(time.UnixMilli(j.EndedMS)) >= watchAfter) {
+		if bytes.Equal(now, seen) && shown.EndedMS != 0 && (shown.Outcomes.Waiting == 0 || time.Since(time.UnixMilli(shown.EndedMS)) >= watchAfter) {
 			_ = to.say("end", []byte("{}"))
 			return
 		}

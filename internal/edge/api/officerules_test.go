@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -132,6 +134,60 @@ func TestJobsAreFoundByTheStateThatIsShown(t *testing.T) {
 	n.user = "paul:secret"
 	if total("halted") != 0.0 || total("running") != 1.0 {
 		t.Errorf("%v are halted, %v running", total("halted"), total("running"))
+	}
+}
+
+// Who watches the job of a rule sees no more of it than who asks for it: not when a queue has come that they may not read, and nothing when they are gone.
+func TestEventsOfAJobHeedRightsThatChange(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/office/rules/%2F/drop", `{"on": true, "action": "discard", "queues": "^later"}`)
+	n.must("PUT", "/users/paul", `{"password": "secret", "tags": "policymaker"}`)
+	n.must("PUT", "/permissions/%2F/paul", `{"configure": ".*", "write": ".*", "read": "^orders"}`)
+	server := httptest.NewServer(n.handler)
+	defer server.Close()
+	ctx, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	r, _ := http.NewRequestWithContext(ctx, "GET", server.URL+"/api/office/jobs/1/events", nil)
+	r.SetBasicAuth("paul", "secret")
+	a, err := http.DefaultClient.Do(r)
+	if err != nil || a.StatusCode != 200 {
+		t.Fatal(a, err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	lines := bufio.NewScanner(a.Body)
+	event := func() (event, data string) {
+		t.Helper()
+		for lines.Scan() {
+			switch key, value, _ := strings.Cut(lines.Text(), ": "); {
+			case key == "event":
+				event = value
+			case key == "data" && event != "":
+				return event, value
+			}
+		}
+		t.Fatal("no event has come", lines.Err())
+		return event, data
+	}
+	if name, data := event(); name != "job" || strings.Contains(data, "counts_hidden") || !strings.Contains(data, `"rule":"drop"`) {
+		t.Fatalf("first %s %s", name, data)
+	}
+	n.must("PUT", "/queues/%2F/later.secret", `{}`)
+	n.must("PUT", "/queues/%2F/later.work", `{"arguments": {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "later.secret"}}`)
+	die := func(moved float64) {
+		t.Helper()
+		n.must("POST", "/exchanges/%2F/amq.default/publish", `{"routing_key": "later.work", "payload": "x", "payload_encoding": "string", "properties": {}}`)
+		n.must("POST", "/queues/%2F/later.work/get", `{"ackmode": "reject_requeue_false", "count": 1, "encoding": "auto"}`)
+		waitFor(t, "the rule", func() bool { return n.must("GET", "/office/jobs/1", "").object(t)["moved"] == moved })
+	}
+	die(1)
+	if name, data := event(); name != "job" || !strings.Contains(data, `"counts_hidden":true`) || !strings.Contains(data, `"moved":0`) {
+		t.Fatalf("then %s %s", name, data)
+	}
+	die(2) // nothing that is shown has changed
+	n.must("DELETE", "/users/paul", "")
+	die(3)
+	if name, data := event(); name != "end" {
+		t.Errorf("the user is gone, and %s %s comes", name, data)
 	}
 }
 

@@ -134,12 +134,17 @@ type shownJob struct {
 // mostReadable is how many queues of a job are looked at before its filter is hidden: each may be asked of a backend.
 const mostReadable = 20
 
+// mayHide says whether it depends on the user's rights to read queues what is shown of a job: to ask for these may take a while.
+func (r *request) mayHide(j *office.Job) bool {
+	return j.Rule != "" || len(j.Filter) > 0 && !r.local && r.user != j.By
+}
+
 // hides says whether the user may not know the filter of a job, nor what it did if it is of a rule.
 func (r *request) hides(j *office.Job) bool {
 	if j.Rule != "" {
 		return r.sight(message.VHost(j.VHost)).Hides(j)
 	}
-	if len(j.Filter) == 0 || r.local || r.user == j.By {
+	if !r.mayHide(j) {
 		return false
 	}
 	link := r.linkTo(message.VHost(j.VHost))
