@@ -488,10 +488,10 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 	item("letter", "%s in queue '%s', %s, %d bytes", l.ID, queue, l.State, l.Size)
 	item("died", "%s ago (%s), %s, %s", ageOf(l.Died, now), time.UnixMilli(l.Died).Format(time.RFC3339), diedHow(l.Reason, l.Source), times(l.TimesDied))
 	if l.Cause.Class != "" {
-		item("class", "%s", cell(l.Cause.Class))
+		item("class", "%s", plain(l.Cause.Class))
 	}
 	if l.Cause.Error != "" {
-		item("error", "%s", cell(l.Cause.Error))
+		item("error", "%s", plain(l.Cause.Error))
 	}
 	by := &l.RejectedBy
 	connection := by.Connection
@@ -503,27 +503,27 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		{"client", strings.TrimSpace(by.Product + " " + by.Version)},
 	} {
 		if who[1] != "" {
-			item("rejected by", "%s %s", who[0], cell(who[1]))
+			item("rejected by", "%s %s", who[0], plain(who[1]))
 		}
 	}
 	if by.DeliveryCount > 0 {
 		item("failed", "%s", times(by.DeliveryCount))
 	}
-	item("published", "exchange '%s' key '%s'", cell(l.Exchange), cell(strings.Join(l.Keys, "' '")))
+	item("published", "exchange '%s' key '%s'", plain(l.Exchange), plain(strings.Join(l.Keys, "' '")))
 	if l.Replay.Problem != nil {
-		item("a replay", "is not possible: %s", cell(*l.Replay.Problem))
+		item("a replay", "is not possible: %s", plain(*l.Replay.Problem))
 	} else {
-		item("a replay", "would put it into %s", cell(strings.Join(l.Replay.Queues, ", ")))
+		item("a replay", "would put it into %s", plain(strings.Join(l.Replay.Queues, ", ")))
 	}
 	if l.Lost != "" {
-		item("lost and found", "it led nowhere: %s", l.Lost)
+		item("lost and found", "it led nowhere: %s", plain(l.Lost))
 	}
 	if l.Replays > 0 {
 		item("replayed", "%s before", times(l.Replays))
 	}
 	item("group", "%s", l.Group)
 	for _, name := range sortedKeys(l.Properties) {
-		item(name, "%s", cell(sprint(l.Properties[name])))
+		item(name, "%s", plain(sprint(l.Properties[name])))
 	}
 	i.print("\nWhere it died, the last time first:")
 	for _, d := range l.Timeline {
@@ -542,7 +542,7 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		for _, name := range names {
 			if name != "x-death" && name != "x-exception-stacktrace" { // they stand above and below
 				text, _ := encode(l.Headers[name])
-				i.print("  %s: %s", cell(name), cutText(text, 200))
+				i.print("  %s: %s", plain(name), cutText(text, 200))
 			}
 		}
 	}
@@ -598,6 +598,9 @@ func printable(text string) string {
 		return r
 	}, text)
 }
+
+// plain is a value in a line: nothing in it steers a terminal or ends the line.
+func plain(v any) string { return printable(cell(v)) }
 
 // searchOptions are the filters.
 type searchOptions struct {
@@ -858,7 +861,7 @@ func (i *invocation) aligned(columns []column, items []object) error {
 	for _, c := range columns {
 		width, number, empty := 0, true, true
 		for n, o := range items {
-			text := cutText(cell(cmp.Or[any](c.value(o), "")), widestCell)
+			text := cutText(plain(cmp.Or[any](c.value(o), "")), widestCell)
 			if _, is := c.value(o).(string); is && !isAge(text) {
 				number = false
 			}
@@ -912,5 +915,5 @@ func diedHow(reason, queue string) string {
 	if queue == "" {
 		return "parked by a consumer"
 	}
-	return fmt.Sprintf("%s in queue '%s'", reason, cell(queue))
+	return fmt.Sprintf("%s in queue '%s'", reason, plain(queue))
 }

@@ -277,9 +277,9 @@ func dlqJobVerbs() (list []verb) {
 					of = " of " + strings.Join(j.Queues, ", ")
 				}
 				if j.Reason != "" {
-					why = ", because: " + printable(j.Reason)
+					why = ", because: " + j.Reason
 				}
-				i.print("%s  %s%s in %s: %s (%s%s)", time.UnixMilli(j.Made).Format(time.RFC3339), j.Action, of, j.VHost, j.line(), cell(j.By), why)
+				i.print("%s", plain(fmt.Sprintf("%s  %s%s in %s: %s (%s%s)", time.UnixMilli(j.Made).Format(time.RFC3339), j.Action, of, j.VHost, j.line(), j.By, why)))
 			}
 			return nil
 		},
@@ -309,7 +309,7 @@ func dlqJobVerbs() (list []verb) {
 			if watch {
 				return i.watchJob(j.ID)
 			}
-			i.print("%s", j.line())
+			i.print("%s", printable(j.line()))
 			return nil
 		},
 	})
@@ -353,10 +353,10 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 		i.print("Of all that are selected, --limit takes %d:", plan.Count)
 	}
 	for _, r := range plan.Routes {
-		i.print("  %d  exchange '%s' key '%s' -> %s", r.Letters, r.Exchange, r.RoutingKey, strings.Join(r.Queues, ", "))
+		i.print("  %d  exchange '%s' key '%s' -> %s", r.Letters, plain(r.Exchange), plain(r.RoutingKey), plain(strings.Join(r.Queues, ", ")))
 	}
 	for _, u := range plan.Unroutable {
-		i.print("  %d  stay: %s", u.Letters, u.Why)
+		i.print("  %d  stay: %s", u.Letters, plain(u.Why))
 	}
 	if plan.NoOrigin > 0 {
 		i.print("  %d  stay: nobody knows where they were first published", plan.NoOrigin)
@@ -380,7 +380,7 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	if o.watch {
 		return i.watchJob(j.ID)
 	}
-	i.print("%s", j.line())
+	i.print("%s", printable(j.line()))
 	return nil
 }
 
@@ -402,7 +402,7 @@ func (i *invocation) watchJob(id json.Number) error {
 		}
 		if j.over() || j.State == "halted" || j.State == "paused" {
 			line.clear()
-			i.print("%s", j.line())
+			i.print("%s", printable(j.line()))
 		}
 		switch {
 		case j.State == "halted" || j.State == "paused" || j.State == "failed":

@@ -33,7 +33,7 @@ func (c *jobChange) line() string {
 		text, _ := encode(v)
 		return cutText(text, 200)
 	}
-	return fmt.Sprintf("%s\n  - %s\n  + %s", cell(c.What), show(c.Before), show(c.After))
+	return fmt.Sprintf("%s\n  - %s\n  + %s", plain(c.What), show(c.Before), show(c.After))
 }
 
 const editHelp = `It says what would change; with --yes it does that, as a job of the node. The original is in the queue bartleby.archive afterwards, for 7 days. --then replay (the default) sends the letter to where it was first published, or where --to-queue, --to-exchange

@@ -169,7 +169,7 @@ func (w *watcher) node(event, text string) {
 func (w *watcher) tell(e *watchEvent, format string, args ...any) {
 	now := time.Now()
 	if !w.asJSON {
-		w.print("%s  %s", now.Format(time.RFC3339), cell(fmt.Sprintf(format, args...)))
+		w.print("%s  %s", now.Format(time.RFC3339), plain(fmt.Sprintf(format, args...)))
 		return
 	}
 	e.Time = now.UnixMilli()

@@ -151,6 +151,25 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// What clients have said, and names that they gave to queues, steer no terminal: not in a watch, a plan, or a list of jobs.
+func TestNothingOfClientsSteersATerminal(t *testing.T) {
+	officeNode(t)
+	s, end := watching(t, "dlq", "watch", "--interval", "100ms")
+	s.shows(t, "4 dead letters in 2 groups now")
+	const dead = "esc\x1b[31m\u009bred\a"
+	tool(t, "rabbitmqadmin", "declare", "queue", "name="+dead)
+	tool(t, "rabbitmqadmin", "declare", "queue", "name=esc", `arguments={"x-dead-letter-exchange":"","x-dead-letter-routing-key":"esc\u001b[31m\u009bred\u0007"}`)
+	tool(t, "rabbitmqadmin", "publish", "routing_key=esc", "payload=x", `properties={"headers":{"x-exception-message":"C\u001b[1m"}}`)
+	tool(t, "rabbitmqadmin", "get", "queue=esc", "ackmode=reject_requeue_false")
+	s.shows(t, "new        esc·[31m·red·: +1, 1 letter of group ")
+	told := tool(t, "bartleby", "dlq", "replay", dead, "--yes", "--watch") + tool(t, "bartleby", "dlq", "jobs")
+	s.shows(t, "job        replay of esc·[31m·red·: ")
+	end()
+	if told += s.String(); strings.ContainsAny(told, "\x1b\a\u009b") {
+		t.Errorf("%q", told)
+	}
+}
+
 // A queue that comes to the threshold is told of, and at each doubling.
 func TestWatchTellsOfThresholds(t *testing.T) {
 	officeNode(t)
