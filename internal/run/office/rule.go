@@ -266,7 +266,7 @@ type storedRule struct {
 	Keeps []string `json:"keeps,omitempty"`
 }
 
-// activeRule is a rule that is on. It does not change, except for what is noted about it.
+// activeRule is a rule that is on. It does not change, except for what is noted about it, and for Keeps, which is the watch's.
 type activeRule struct {
 	storedRule
 	vhost  string

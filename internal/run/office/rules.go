@@ -331,7 +331,11 @@ func (r *Rules) stop(a *activeRule, why string, keeps []string) {
 		return
 	}
 	s := &b.rules[slices.IndexFunc(b.rules, func(s storedRule) bool { return s.Name == a.Name })]
-	if s.Keeps = keeps[:min(len(keeps), maxKeeps)]; a.moves() {
+	s.Keeps = keeps[:min(len(keeps), maxKeeps)]
+	if len(keeps) > 0 { // the watch says it, which alone reads it
+		a.Keeps = s.Keeps
+	}
+	if a.moves() {
 		_ = r.jobs.halt(a.Job, why) // a failure has ended the node
 	} else {
 		s.Stopped = why

@@ -714,6 +714,34 @@ func TestARuleHeedsPermissionsThatChange(t *testing.T) {
 	}
 }
 
+// A rule that has stopped keeps letters of a queue by its name, so also of one that was deleted and made anew, before a restart as after it.
+func TestAStoppedRuleKeepsLettersOfAQueueThatIsMadeAnew(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 1)
+	d.declare("park", "classic")
+	pol := d.clerk("pol", "^dlq$")
+	d.mustPut(pol, Rule{Name: "hold", On: true, Action: RuleHold, Queues: "^dlq$"})
+	d.mustPut(d.c, Rule{Name: "send", On: true, Action: RuleSend, ToQueue: "park", Queues: "^dlq$"})
+	d.work()
+	d.mayRead("pol", "^other$")
+	d.work()
+	for n := range 2 {
+		if _, err := d.c.DeleteQueue("dlq", false, false); err != nil {
+			t.Fatal(err)
+		}
+		d.pass(lookAgain.Milliseconds())
+		d.declare("dlq", "classic")
+		d.more(n+1, 1)
+		d.pass(lookAgain.Milliseconds())
+		if d.rule("hold").State != "stopped" || d.ready("dlq") != 1 || d.ready("park") != 0 {
+			t.Errorf("round %d: %d are kept, %d are parked, %+v", n, d.ready("dlq"), d.ready("park"), d.rule("hold"))
+		}
+		d.shutDown()
+		d = openChancery(t, fs, d.ahead.Load())
+	}
+}
+
 // The order of rules is power: who takes away, switches off, changes or moves another's rule lets the rules of others behind it act, with their users' rights,
 // on letters that were kept from them. Only administrators do that; rules of one's own come, go and move, and what nobody stands behind may be taken over.
 func TestWhoMayChangeTheOrderOfRules(t *testing.T) {
