@@ -32,8 +32,14 @@ func (s *Store) ReadAside(base message.Ref, n int) ([]byte, error) {
 	for {
 		at := s.Base(base)
 		b, err := s.readAside(at, n)
-		if err == nil || s.Base(base) == at {
-			return b, err
+		if err == nil {
+			return b, nil
+		}
+		if s.Base(base) == at {
+			if s.disk.Unread != nil {
+				s.disk.Unread(err)
+			}
+			return nil, err
 		}
 		// CompactAside has moved it meanwhile, and the file is gone.
 	}

@@ -17,6 +17,9 @@ type Disk struct {
 	Journal *journal.Journal
 	Keep    *bodyfile.Keep
 	Scratch *bodyfile.Scratch
+
+	// Unread, if it is not nil, is told why something that was put aside could not be read. Partitions may be held.
+	Unread func(error)
 }
 
 // Attach sets the places of records on disk. It is called once, before any record is read

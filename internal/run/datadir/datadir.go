@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -96,6 +97,25 @@ func Declarations(s *store.Store) (records []mutation.Change, err error) {
 	return records, err
 }
 
+// unreadEvery is how often it is logged at most that details of failures cannot be read: one search may want thousands.
+const unreadEvery = time.Minute
+
+// unread returns what logs that details cannot be read.
+func (d *Directory) unread() func(error) {
+	var mu sync.Mutex
+	var last time.Time
+	since := 0
+	return func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if since++; !last.IsZero() && time.Since(last) < unreadEvery {
+			return
+		}
+		d.Logger.Error("what a consumer told of a failure cannot be read back from disk: its dead letter stays without it", "times", since, "error", err)
+		last, since = time.Now(), 0
+	}
+}
+
 // OpenMessages opens the rest of it, once the declarations are known to be good.
 func (d *Directory) OpenMessages() (err error) {
 	d.Journal, err = journal.Open(journal.Options{
@@ -114,7 +134,7 @@ func (d *Directory) OpenMessages() (err error) {
 	if d.Index, err = store.OpenUnlogged(d.FS, filepath.Join(d.Dir, IndexDir), d.Logger, d.OnFatal); err != nil {
 		return fmt.Errorf("data directory %s: %w", d.Dir, err)
 	}
-	d.Bodies.Attach(bodies.Disk{Journal: d.Journal, Keep: d.Keep, Scratch: d.scratch})
+	d.Bodies.Attach(bodies.Disk{Journal: d.Journal, Keep: d.Keep, Scratch: d.scratch, Unread: d.unread()})
 	if !d.Incomplete {
 		if err := d.checkGeneration(); err != nil {
 			return err

@@ -127,9 +127,11 @@ func TestShortDetailsStayInMemory(t *testing.T) {
 	}
 }
 
-// Of a detail that cannot be read back the history says so; all else of it stays.
+// Of a detail that cannot be read back the history says so, and the node is told why; all else of it stays.
 func TestALostDetailIsTold(t *testing.T) {
 	s, scratch := onDisk(t, vfs.NewMem())
+	var told []error
+	s.Attach(bodies.Disk{Scratch: scratch, Unread: func(err error) { told = append(told, err) }})
 	ref := Keep(s, said(7, 64<<10))
 	for i := range 40 { // so that what was written first is not in a buffer
 		Keep(s, said(100+i, 64<<10))
@@ -140,6 +142,9 @@ func TestALostDetailIsTold(t *testing.T) {
 	h, err := deadletter.Parse(Bytes(s, ref))
 	if err != nil || h.Cause.Detail != lostDetail || h.Cause.Error != "e" || len(h.Deaths) != 1 {
 		t.Errorf("%v: the history is %+v", err, h)
+	}
+	if len(told) != 1 {
+		t.Errorf("the node was told %v", told)
 	}
 }
 
