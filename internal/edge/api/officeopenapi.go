@@ -29,7 +29,7 @@ type operation struct {
 	status  int    // of an answer; 0: 200
 	content string // type of the answer; "": application/json
 	rights  string
-	tagged  bool // the answer has an ETag, which a PUT takes as If-Match
+	tagged  bool // the answer has an ETag, which a change takes as If-Match
 }
 
 // What handlers answer as a map, and what they take apart by hand.
@@ -115,11 +115,11 @@ var officeOperations = []operation{
 	{route: "GET office/rules/{vhost}", summary: "What is done with letters without anybody asking, and what it has done", query: "reveal", answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
 	{route: "PUT office/rules/{vhost}", summary: "Sets all rules in their order, the threshold, or both; 412 if they are not those of If-Match, or of the body's revision", query: "reveal", asks: rulesAsked{}, answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
 	{route: "POST office/rules/{vhost}/try", summary: "What a rule would do with the letters there are; nothing changes", query: "reveal", asks: ruleAsked{}, answers: office.Trial{}, rights: rightsRule + rightsReveal},
-	{route: "GET office/rules/{vhost}/{rule}", summary: "A rule", query: "reveal", answers: office.RuleShown{}, rights: rightsRule + rightsReveal},
-	{route: "PUT office/rules/{vhost}/{rule}", summary: "Sets a rule: in place of the one of its name, or as the last", query: "reveal", asks: ruleAsked{}, answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
-	{route: "DELETE office/rules/{vhost}/{rule}", summary: "Removes a rule", answers: office.RuleBook{}, rights: rightsRule},
-	{route: "POST office/rules/{vhost}/{rule}/on", summary: "Switches a rule on, with the rights of the user", query: "reveal", answers: office.RuleBook{}, rights: rightsRule + rightsReveal},
-	{route: "POST office/rules/{vhost}/{rule}/off", summary: "Switches a rule off", query: "reveal", answers: office.RuleBook{}, rights: rightsRule},
+	{route: "GET office/rules/{vhost}/{rule}", summary: "A rule", query: "reveal", answers: office.RuleShown{}, tagged: true, rights: rightsRule + rightsReveal},
+	{route: "PUT office/rules/{vhost}/{rule}", summary: "Sets a rule: in place of the one of its name, or as the last", query: "reveal", asks: ruleAsked{}, answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
+	{route: "DELETE office/rules/{vhost}/{rule}", summary: "Removes a rule", answers: office.RuleBook{}, tagged: true, rights: rightsRule},
+	{route: "POST office/rules/{vhost}/{rule}/on", summary: "Switches a rule on, with the rights of the user", query: "reveal", answers: office.RuleBook{}, tagged: true, rights: rightsRule + rightsReveal},
+	{route: "POST office/rules/{vhost}/{rule}/off", summary: "Switches a rule off", query: "reveal", answers: office.RuleBook{}, tagged: true, rights: rightsRule},
 	{route: "GET office/webhooks", summary: "Addresses that are told of events", answers: []office.WebhookShown{}, rights: rightsWebhook},
 	{route: "GET office/webhooks/{name}", summary: "One of them, without its secret", answers: office.WebhookShown{}, rights: rightsWebhook},
 	{route: "PUT office/webhooks/{name}", summary: "Makes or changes one; what is left out stays as it was", asks: webhookAsked{}, answers: either{office.WebhookShown{}, office.WebhookShown{}}, status: http.StatusCreated, rights: rightsWebhook},
@@ -205,7 +205,7 @@ func (d *describer) operation(o *operation, pattern string) object {
 		}
 		parameters = append(parameters, object{"name": name, "in": "query", "schema": schema})
 	}
-	if o.tagged && strings.HasPrefix(o.route, http.MethodPut) {
+	if o.tagged && !strings.HasPrefix(o.route, http.MethodGet) {
 		parameters = append(parameters, object{"name": "If-Match", "in": "header", "schema": object{"type": "string"}, "description": "The ETag of what was read"})
 	}
 	responses := object{"default": object{"description": "What is wrong", "content": object{"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}}}}}

@@ -81,7 +81,7 @@ func (s *server) getRules(r *request) (any, error) {
 	return withTag{b.Revision, b}, nil
 }
 
-// isRevision is what a PUT says of the revision that it changes: in the body, as GET shows it, or as If-Match. It is nil if it says nothing.
+// isRevision is what a change says of the revision that it changes: in the body of a PUT of all, as GET shows it, or as If-Match. It is nil if it says nothing.
 func (r *request) isRevision(inBody *string) func(string) bool {
 	header := strings.Join(r.Header.Values("If-Match"), ",")
 	if inBody == nil && header == "" {
@@ -153,9 +153,10 @@ func (s *server) getRule(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, rule := range s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal)).Rules {
+	b := s.Office.Rules.Book(r.vhost()).SeenBy(r.sight(r.vhost())).Behind(s.maskFor(string(r.vhost()), reveal))
+	for _, rule := range b.Rules {
 		if rule.Name == r.params["rule"] {
-			return rule, nil
+			return withTag{b.Revision, rule}, nil
 		}
 	}
 	return nil, asJobFailure(&office.Error{Kind: office.NotFound, Text: fmt.Sprintf("there is no rule '%s' in virtual host '%s'", r.params["rule"], r.vhost())})
@@ -177,12 +178,12 @@ func (s *server) putRule(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.Office.Rules.PutRule(r.link(), r.actor(), rule, reveal)
+	b, err := s.Office.Rules.PutRuleIf(r.isRevision(nil), r.link(), r.actor(), rule, reveal)
 	return r.ruled(b, reveal, err)
 }
 
 func (s *server) deleteRule(r *request) (any, error) {
-	b, err := s.Office.Rules.Remove(r.link(), r.actor(), r.params["rule"])
+	b, err := s.Office.Rules.RemoveIf(r.isRevision(nil), r.link(), r.actor(), r.params["rule"])
 	return r.ruled(b, false, err)
 }
 
@@ -192,7 +193,7 @@ func (s *server) switchRule(on bool) func(*request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := s.Office.Rules.Switch(r.link(), r.actor(), r.params["rule"], on, reveal)
+		b, err := s.Office.Rules.SwitchIf(r.isRevision(nil), r.link(), r.actor(), r.params["rule"], on, reveal)
 		return r.ruled(b, reveal, err)
 	}
 }

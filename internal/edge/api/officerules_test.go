@@ -235,6 +235,23 @@ func TestRulesAreChangedOnCondition(t *testing.T) {
 	if a := put("", n.must("GET", "/office/rules/%2F", "").body); a.status != 200 {
 		t.Errorf("what GET shows cannot be PUT: %s", a.body)
 	}
+	n.must("PUT", "/office/rules/%2F/one", `{"action": "discard"}`)
+	if one, all := n.must("GET", "/office/rules/%2F/one", ""), n.must("GET", "/office/rules/%2F", ""); one.header.Get("ETag") != all.header.Get("ETag") {
+		t.Errorf("the tag of a rule is %s, that of all %s", one.header.Get("ETag"), all.header.Get("ETag"))
+	}
+	for _, c := range []struct{ method, path, body string }{
+		{"PUT", "one", `{"action": "hold"}`}, {"POST", "one/on", ""}, {"POST", "one/off", ""}, {"DELETE", "one", ""}, // of one rule
+	} {
+		was := n.must("GET", "/office/rules/%2F", "")
+		for _, match := range []string{tag, was.header.Get("ETag")} {
+			r := httptest.NewRequest(c.method, "/api/office/rules/%2F/"+c.path, strings.NewReader(c.body))
+			r.Header.Set("If-Match", match)
+			a, is := n.send(r), n.must("GET", "/office/rules/%2F", "")
+			if stale := match == tag; (a.status == 412) != stale || (is.body == was.body) != stale || !stale && a.header.Get("ETag") != is.header.Get("ETag") {
+				t.Errorf("%s %s, If-Match %s: %d %s", c.method, c.path, match, a.status, a.body)
+			}
+		}
+	}
 }
 
 // Only policymakers set rules, and only administrators webhooks.

@@ -361,10 +361,7 @@ func (r *Rules) Put(c *broker.Connection, by Actor, rules []Rule, threshold *int
 
 // PutIf is Put if the present revision is one that the caller means; nil means all.
 func (r *Rules) PutIf(is func(revision string) bool, c *broker.Connection, by Actor, rules []Rule, threshold *int, reveal bool) (RuleBook, error) {
-	return r.change(c, Act{Actor: by, What: "rules.set"}, threshold, func(before []Rule) ([]Rule, error) {
-		if now := r.books[c.VHost].name(); is != nil && !is(now) {
-			return nil, refuse(Stale, "the rules of virtual host '%s' were changed since you read them (they are revision %s now): read them again, and make your change to those", c.VHost, now)
-		}
+	return r.change(is, c, Act{Actor: by, What: "rules.set"}, threshold, func(before []Rule) ([]Rule, error) {
 		if rules == nil {
 			return before, nil
 		}
@@ -374,7 +371,12 @@ func (r *Rules) PutIf(is func(revision string) bool, c *broker.Connection, by Ac
 
 // PutRule sets one rule: in place of the one of its name, or as the last.
 func (r *Rules) PutRule(c *broker.Connection, by Actor, rule Rule, reveal bool) (RuleBook, error) {
-	return r.change(c, Act{Actor: by, What: "rule.set", Object: rule.Name}, nil, func(before []Rule) ([]Rule, error) {
+	return r.PutRuleIf(nil, c, by, rule, reveal)
+}
+
+// PutRuleIf is PutRule on the condition of PutIf.
+func (r *Rules) PutRuleIf(is func(revision string) bool, c *broker.Connection, by Actor, rule Rule, reveal bool) (RuleBook, error) {
+	return r.change(is, c, Act{Actor: by, What: "rule.set", Object: rule.Name}, nil, func(before []Rule) ([]Rule, error) {
 		if i := slices.IndexFunc(before, func(o Rule) bool { return o.Name == rule.Name }); i >= 0 {
 			before[i] = rule
 			return before, nil
@@ -385,11 +387,16 @@ func (r *Rules) PutRule(c *broker.Connection, by Actor, rule Rule, reveal bool) 
 
 // Switch switches a rule on or off. One that is switched on has the rights of c from now on.
 func (r *Rules) Switch(c *broker.Connection, by Actor, name string, on, reveal bool) (RuleBook, error) {
+	return r.SwitchIf(nil, c, by, name, on, reveal)
+}
+
+// SwitchIf is Switch on the condition of PutIf.
+func (r *Rules) SwitchIf(is func(revision string) bool, c *broker.Connection, by Actor, name string, on, reveal bool) (RuleBook, error) {
 	renewed, what := "", "rule.off"
 	if on {
 		renewed, what = name, "rule.on"
 	}
-	return r.change(c, Act{Actor: by, What: what, Object: name}, nil, func(before []Rule) ([]Rule, error) {
+	return r.change(is, c, Act{Actor: by, What: what, Object: name}, nil, func(before []Rule) ([]Rule, error) {
 		i := slices.IndexFunc(before, func(o Rule) bool { return o.Name == name })
 		if i < 0 {
 			return nil, noRule(c.VHost, name)
@@ -401,7 +408,12 @@ func (r *Rules) Switch(c *broker.Connection, by Actor, name string, on, reveal b
 
 // Remove removes a rule. What it has moved stays where it is.
 func (r *Rules) Remove(c *broker.Connection, by Actor, name string) (RuleBook, error) {
-	return r.change(c, Act{Actor: by, What: "rule.removed", Object: name}, nil, func(before []Rule) ([]Rule, error) {
+	return r.RemoveIf(nil, c, by, name)
+}
+
+// RemoveIf is Remove on the condition of PutIf.
+func (r *Rules) RemoveIf(is func(revision string) bool, c *broker.Connection, by Actor, name string) (RuleBook, error) {
+	return r.change(is, c, Act{Actor: by, What: "rule.removed", Object: name}, nil, func(before []Rule) ([]Rule, error) {
 		i := slices.IndexFunc(before, func(o Rule) bool { return o.Name == name })
 		if i < 0 {
 			return nil, noRule(c.VHost, name)
@@ -415,8 +427,8 @@ func noRule(vhost message.VHost, name string) error {
 }
 
 // change changes the rules of the virtual host of c. It returns when they are on disk. renewed is a rule that gets the rights of c even if it
-// is as before.
-func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]Rule) ([]Rule, error), renewed string, reveal bool) (RuleBook, error) {
+// is as before. is is that of PutIf.
+func (r *Rules) change(is func(revision string) bool, c *broker.Connection, act Act, threshold *int, f func([]Rule) ([]Rule, error), renewed string, reveal bool) (RuleBook, error) {
 	vhost, lost := c.VHost, r.lost(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -426,6 +438,9 @@ func (r *Rules) change(c *broker.Connection, act Act, threshold *int, f func([]R
 	before := r.books[vhost]
 	if before == nil {
 		before = &book{threshold: DefaultThreshold}
+	}
+	if now := r.books[vhost].name(); is != nil && !is(now) {
+		return RuleBook{}, refuse(Stale, "the rules of virtual host '%s' were changed since you read them (they are revision %s now): read them again, and make your change to those", vhost, now)
 	}
 	var old []Rule
 	for i := range before.rules {
