@@ -17,8 +17,12 @@ import (
 // Admin is the broker on behalf of a user: its methods do what those of Broker do, and publish an event that names the user.
 type Admin struct {
 	*Broker
-	by string
+	by   string
+	doer Doer
 }
+
+// Doer is who does something, for records of it: a user, and the address that the request came from. Both are empty if the node does it.
+type Doer struct{ Who, Peer string }
 
 // operatorName is RabbitMQ's name of whoever uses its command line.
 const operatorName = "rmq-cli"
@@ -28,7 +32,13 @@ func (b *Broker) By(user string) Admin {
 	if user == "" {
 		user = operatorName
 	}
-	return Admin{b, user}
+	return Admin{b, user, Doer{Who: user}}
+}
+
+// Known is the same for a doer of whom more is known than the name in events.
+func (a Admin) Known(d Doer) Admin {
+	a.doer = d
+	return a
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
@@ -147,7 +157,7 @@ func (a Admin) DeleteEmptyVHost(name message.VHost) error { return a.vanish(name
 
 func (a Admin) vanish(name message.VHost, check func(*topology.VHost) error) error {
 	var list vanished
-	err := a.deleteVHost(name, check, func() { list = a.vanishing(name) })
+	err := a.deleteVHost(name, a.doer, check, func() { list = a.vanishing(name) })
 	if err != nil {
 		return err
 	}

@@ -175,9 +175,9 @@ type Broker struct {
 	events   *notices
 	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
-	vhostEnds    []func(message.VHost) // see OnVHostEnd; fixed once the node serves
-	rightsChange func()                // see OnRightsChange; guarded by topo
-	endedVHosts  []message.VHost       // deleted by the change that is being made; guarded by topo
+	vhostEnds    []func(message.VHost, Doer) // see OnVHostEnd; fixed once the node serves
+	rightsChange func()                      // see OnRightsChange; guarded by topo
+	endedVHosts  []endedVHost                // deleted by the change that is being made; guarded by topo
 
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals

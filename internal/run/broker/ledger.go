@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/safety/held"
@@ -60,7 +59,7 @@ type entry struct {
 	changes []mutation.Change
 	made    topology.Made // put in force once they are stored
 	removes bool
-	vhosts  []message.VHost // that it deletes
+	vhosts  []endedVHost // that it deletes
 }
 
 // The steps of a change at which tests may stop it, in order.
@@ -176,9 +175,9 @@ func (b *Broker) writeAll(batch []entry) error {
 	}
 	b.at(FailDeclareLogged)
 	for i := 0; i <= last; i++ {
-		for _, name := range batch[i].vhosts {
+		for _, v := range batch[i].vhosts {
 			for _, f := range b.vhostEnds {
-				f(name)
+				f(v.name, v.by)
 			}
 		}
 		if err := b.data.State.Apply(mutation.All(b.postpone(&batch[i])), i == last); err != nil {

@@ -44,8 +44,8 @@ func (b *Broker) HasVHost(name message.VHost, incarnation uint64) (there bool) {
 
 // OnVHostEnd calls f for each virtual host that is deleted, after it is gone from memory and before the store forgets it: what
 // f removes from the store is gone before another virtual host can have the name, also after a crash. f must not wait for
-// declarations, and neither may who holds a lock that f takes. It is called before the node serves.
-func (b *Broker) OnVHostEnd(f func(message.VHost)) { b.vhostEnds = append(b.vhostEnds, f) }
+// declarations, and neither may who holds a lock that f takes. It is told who deletes the virtual host, and is called before the node serves.
+func (b *Broker) OnVHostEnd(f func(message.VHost, Doer)) { b.vhostEnds = append(b.vhostEnds, f) }
 
 // OnRightsChange calls f whenever accounts or their permissions have changed, with the declarations locked: f does not block. What users of a backend may do changes without it.
 func (b *Broker) OnRightsChange(f func()) {

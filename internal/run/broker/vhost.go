@@ -85,12 +85,14 @@ func (b *Broker) putVHost(name message.VHost, m topology.Metadata, creator *Iden
 
 // DeleteVHost deletes a virtual host with everything in it, and closes its connections (BR-3.8). A missing one is
 // NotFound, a protected one Protected.
-func (b *Broker) DeleteVHost(name message.VHost) error { return b.deleteVHost(name, nil, func() {}) }
+func (b *Broker) DeleteVHost(name message.VHost) error {
+	return b.deleteVHost(name, Doer{}, nil, func() {})
+}
 
 // DeleteEmptyVHost is DeleteVHost for a virtual host without queues and with only the predeclared exchanges; any
 // other is PreconditionFailed (DL-22.17).
 func (b *Broker) DeleteEmptyVHost(name message.VHost) error {
-	return b.deleteVHost(name, onlyEmpty(name), func() {})
+	return b.deleteVHost(name, Doer{}, onlyEmpty(name), func() {})
 }
 
 // onlyEmpty objects to the deletion of a virtual host in which something was declared.
@@ -102,6 +104,12 @@ func onlyEmpty(name message.VHost) func(*topology.VHost) error {
 		}
 		return nil
 	}
+}
+
+// endedVHost is a virtual host that was deleted, and by whom.
+type endedVHost struct {
+	name message.VHost
+	by   Doer
 }
 
 // endedQueue is a queue that was deleted with its virtual host, and what it held.
@@ -117,7 +125,7 @@ func (b *Broker) inVHost(name message.VHost) []*Connection {
 
 // deleteVHost deletes a virtual host unless check, if not nil, returns an error. note is called right before the virtual
 // host goes, with the topology locked.
-func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) error, note func()) error {
+func (b *Broker) deleteVHost(name message.VHost, by Doer, check func(*topology.VHost) error, note func()) error {
 	var ended []endedQueue
 	var connected []*Connection
 	err := b.change(func() error {
@@ -132,7 +140,7 @@ func (b *Broker) deleteVHost(name message.VHost, check func(*topology.VHost) err
 			return err
 		}
 		b.users.DeleteVHost(name)
-		b.endedVHosts = append(b.endedVHosts, name)
+		b.endedVHosts = append(b.endedVHosts, endedVHost{name, by})
 		connected = b.inVHost(name)
 		b.removing()
 		for _, q := range queues {

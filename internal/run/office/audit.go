@@ -148,12 +148,12 @@ func (a *Audit) With(act Act, records []mutation.Change) error {
 	return nil
 }
 
-// endVHost notes that a virtual host is deleted.
-func (a *Audit) endVHost(name message.VHost) {
+// endVHost notes that a virtual host is deleted, and by whom.
+func (a *Audit) endVHost(name message.VHost, by broker.Doer) {
 	a.mu.Lock()
 	a.recent = slices.DeleteFunc(a.recent, func(e Entry) bool { return e.VHost == string(name) }) // what is done in the next one is no repetition
 	a.mu.Unlock()
-	a.Record(Act{What: vhostEnded, VHost: string(name), Object: string(name)})
+	a.Record(Act{Actor: Actor(by), What: vhostEnded, VHost: string(name), Object: string(name)})
 }
 
 // Outlived says whether an entry is about a virtual host that was deleted, whether or not there is one of that name now.

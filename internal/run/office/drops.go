@@ -166,7 +166,7 @@ func (d *Drops) take() {
 }
 
 // endVHost forgets the drops of a virtual host that is deleted.
-func (d *Drops) endVHost(name message.VHost) {
+func (d *Drops) endVHost(name message.VHost, _ broker.Doer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.vhosts, string(name))

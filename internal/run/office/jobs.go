@@ -96,8 +96,8 @@ func newJobs(f *Office) (*Jobs, error) {
 		}
 	}
 	for name := range gone {
-		m.endVHost(name)
-		f.audit.endVHost(name)
+		m.endVHost(name, broker.Doer{})
+		f.audit.endVHost(name, broker.Doer{})
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -387,7 +387,7 @@ func (m *Jobs) Resume(id uint64, c *broker.Connection, by Actor) (Job, error) {
 }
 
 // endVHost ends the jobs of a virtual host that is deleted. They stay to be looked at, and are none of a later virtual host of that name.
-func (m *Jobs) endVHost(name message.VHost) {
+func (m *Jobs) endVHost(name message.VHost, _ broker.Doer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {

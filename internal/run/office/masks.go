@@ -63,8 +63,8 @@ func openMasks(b *broker.Broker, logger *slog.Logger) (*Masks, error) {
 }
 
 // endVHost returns what forgets the masks of a virtual host that is deleted.
-func (m *Masks) endVHost(b *broker.Broker) func(message.VHost) {
-	return func(name message.VHost) {
+func (m *Masks) endVHost(b *broker.Broker) func(message.VHost, broker.Doer) {
+	return func(name message.VHost, _ broker.Doer) {
 		m.setting.Lock()
 		defer m.setting.Unlock()
 		m.set(string(name), nil)

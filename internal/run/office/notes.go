@@ -86,8 +86,8 @@ func (f *Office) loadNotes() error {
 }
 
 // endVHost returns what forgets the notes of a virtual host that is deleted.
-func (n *notes) endVHost(b *broker.Broker) func(message.VHost) {
-	return func(name message.VHost) {
+func (n *notes) endVHost(b *broker.Broker) func(message.VHost, broker.Doer) {
+	return func(name message.VHost, _ broker.Doer) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		maps.DeleteFunc(n.of, func(k groupKey, _ Note) bool { return k.vhost == name })

@@ -208,7 +208,7 @@ func (r *Rules) open(vhost message.VHost, rec ruleRecord) (*book, error) {
 }
 
 // endVHost forgets the rules of a virtual host that is deleted. The watch cancels their jobs.
-func (r *Rules) endVHost(name message.VHost) {
+func (r *Rules) endVHost(name message.VHost, _ broker.Doer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.books, name)

@@ -722,7 +722,7 @@ func (k *hook) act(by Actor, deed string) Act {
 }
 
 // endVHost switches off the webhooks of a virtual host that is deleted: they would be told of a later one of that name.
-func (h *Webhooks) endVHost(name message.VHost) {
+func (h *Webhooks) endVHost(name message.VHost, _ broker.Doer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, was := range h.hooks {
