@@ -12,6 +12,14 @@ import { Masked, Who } from "./who";
 
 const keys = (list: string[] | undefined) => (list ?? []).length === 0 ? <span class="muted">(empty)</span> : <>{list!.map((k) => <code key={k} class="name">{k || "(empty)"} </code>)}</>;
 
+/** SentBack is the last replay in what happened to a letter. */
+function SentBack(props: { letter: Letter }) {
+  const l = props.letter;
+  return <li class="earlier"><div>
+    <p><b>Sent back</b>{l.replayed_from && <> from <QueueLink vhost={l.vhost} name={l.replayed_from} /></>}{l.job && !l.from && <> by <a href={to(["jobs", String(l.job)])}>job {l.job}</a></>}{l.replays > 1 && <> <Tag>the last of {count(l.replays)} times</Tag></>}</p>
+  </div></li>;
+}
+
 export function LetterPage(props: { vhost: string; queue: string; id: string }) {
   const { vhost, queue, id } = props;
   const path = p`office/letters/${vhost}/${queue}/${id}`;
@@ -26,6 +34,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
     {loading && <Loading what="the letter" />}</>;
   const first = l.timeline[l.timeline.length - 1];
   const c = l.cause;
+  const earlier = l.timeline.findIndex((s) => s.earlier), sent = l.replays === 0 ? -1 : earlier < 0 ? l.timeline.length : earlier; // the replay stands in front of this
   return <div class="stack">
     <PageHead title={l.message_id ? <>Letter <span class="name">{l.message_id}</span></> : "Letter"} lead={<>in <QueueLink vhost={vhost} name={queue} />, virtual host <b class="name">{vhost}</b> · {bytes(l.size)}{l.type && <> · <span class="name">{l.type}</span></>} {l.state !== "ready" && <Tag kind="warn">{l.state === "out" ? "with a consumer now" : l.state}</Tag>}</>}>
       <Actions of={[{ vhost, queues: [queue], ids: [id], name: "this letter" }]} done={reload} />
@@ -36,7 +45,8 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
     <div class="letter-grid">
       <div class="stack">
         <Card title="Why it died" side={<span>{reasonTag(l.reason)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
-          <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {!l.source ? "was parked by a consumer" : l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)}{l.source && <> in <b class="name">{l.source}</b></>}. The consumer gave no cause.</>}</p>
+          <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {!l.source ? "was parked by a consumer" : l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)}{l.source && <> in <b class="name">{l.source}</b></>}. {l.older_headers ? "Nobody has said why this time." : "The consumer gave no cause."}</>}</p>
+          {l.older_headers && <p class="muted small">The error in its headers is older than this death: the letter was sent back since{l.job && !l.from && <> by <a href={to(["jobs", String(l.job)])}>job {l.job}</a></>}.</p>}
           {c?.detail && <pre class="code" tabIndex={0} aria-label="Detail">{c.detail}</pre>}
           {c?.from && <p class="muted small">{c.from === "settle" ? "The consumer said so when it rejected it." : <>The message says so in its headers ({c.from}).</>}</p>}
           <Who by={l.rejected_by} />
@@ -50,11 +60,12 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
         </Card>
         <Card title={`What happened to it (${plural(l.times_died, "death")})`}><ol class="timeline">
           <li style={{ display: "none" }} />
-          {l.timeline.map((s, i) => <li key={i} class={s.earlier ? "earlier" : ""}><div>
+          {l.timeline.map((s, i) => <>{i === sent && <SentBack letter={l} />}<li key={i} class={s.earlier ? "earlier" : ""}><div>
             <p>{s.queue === "" ? <b>Parked by a consumer</b> : <><b>{s.reason === "rejected" ? "Rejected" : s.reason === "expired" ? "Expired" : s.reason === "maxlen" ? "Dropped from a full queue" : s.reason === "delivery_limit" ? "Failed too often" : s.reason}</b> in <QueueLink vhost={vhost} name={s.queue} /></>}{s.count > 1 && <> <Tag>{count(s.count)} times</Tag></>}{s.earlier && s.queue !== "" && <> <Tag>before a replay</Tag></>}</p>
             <p class="muted small"><When at={s.last_ms || s.first_ms} clock />{s.count > 1 && s.first_ms !== s.last_ms && s.first_ms > 0 && <>, first <When at={s.first_ms} clock /></>}</p>
             <p class="small">It came from <ExchangeLink vhost={vhost} name={s.exchange} /> with {keys(s.routing_keys)}{s.expiration_ms ? <>, and would have expired after {span(s.expiration_ms)}</> : null}</p>
-          </div></li>)}
+          </div></li></>)}
+          {sent === l.timeline.length && <SentBack letter={l} />}
           {first && <li class="origin"><div><p><b>Published</b> to <ExchangeLink vhost={vhost} name={l.exchange} /></p><p class="small">with {keys(l.routing_keys)}</p></div></li>}
         </ol></Card>
         <Card title="Properties"><Arguments of={l.properties} /></Card>

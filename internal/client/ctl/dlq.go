@@ -461,10 +461,14 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 			Version       string
 			DeliveryCount uint64 `json:"delivery_count"`
 		} `json:"rejected_by"`
-		Cause      struct{ Class, Error, Detail, From string }
-		Properties object
-		Headers    object
-		Body       struct {
+		Cause struct{ Class, Error, Detail, From string }
+		// ReplayedFrom and OlderHeaders are of the last replay.
+		ReplayedFrom string `json:"replayed_from"`
+		From         string
+		OlderHeaders bool `json:"older_headers"`
+		Properties   object
+		Headers      object
+		Body         struct {
 			Bytes          int
 			Encoding, Text string
 			Cut            bool
@@ -492,6 +496,9 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 	}
 	if l.Cause.Error != "" {
 		item("error", "%s", plain(l.Cause.Error))
+	}
+	if l.OlderHeaders && l.Cause == (struct{ Class, Error, Detail, From string }{}) {
+		item("error", "not known: nobody has said why it died this time. What its headers say is older than the last replay")
 	}
 	by := &l.RejectedBy
 	connection := by.Connection
@@ -526,8 +533,19 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		item(name, "%s", plain(sprint(l.Properties[name])))
 	}
 	i.print("\nWhere it died, the last time first:")
+	back := ""
+	if l.Replays > 0 {
+		back = "  sent back" + from(l.ReplayedFrom)
+		if l.Job != nil && l.From == "" {
+			back += ", by job " + *l.Job
+		}
+	}
 	for _, d := range l.Timeline {
 		earlier := ""
+		if d.Earlier && back != "" {
+			i.print("%s", back)
+			back = ""
+		}
 		if d.Earlier {
 			earlier = ", before it was published again"
 		}
@@ -536,6 +554,9 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 			when = ageOf(d.Last, now) + " ago"
 		}
 		i.print("  %s  %s, %s%s", when, diedHow(d.Reason, d.Queue), times(d.Count), earlier)
+	}
+	if back != "" {
+		i.print("%s", back)
 	}
 	if names := sortedKeys(l.Headers); len(names) > 0 {
 		i.print("\nHeaders:")
@@ -554,6 +575,14 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		i.print("... the first part of %d bytes", l.Body.Bytes)
 	}
 	return nil
+}
+
+// from names the queue that something was taken from, if it is known.
+func from(queue string) string {
+	if queue == "" {
+		return ""
+	}
+	return fmt.Sprintf(" from '%s'", cell(queue))
 }
 
 func times(n uint64) string {

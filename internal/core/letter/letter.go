@@ -186,9 +186,27 @@ func (l *Letter) Cause() Cause {
 		return l.unmaskedCause()
 	}
 	said := l.said()
-	c := l.shown().cause(&said)
+	c := l.causeOf(l.shown(), &said)
 	c.Class, c.Error = l.mask.Text(c.Class), l.mask.Text(c.Error) // splitting may have joined what a pattern matches
 	return c
+}
+
+// HeadersAreOlder says whether the headers tell of an error that is not of its last death: the letter was replayed, with the same headers, and
+// has died since.
+func (l *Letter) HeadersAreOlder() bool {
+	l.parse()
+	return l.replayed() && (l.told.parked() || l.told.set[fieldDetail])
+}
+
+// replayed says whether its deaths are those since a replay. A consumer that parks a letter writes its headers anew.
+func (l *Letter) replayed() bool { return !l.Parked && l.History.ReplayedFrom != "" }
+
+// causeOf is the cause of what the consumer told the broker or, if it told nothing, of headers that are not older than the death.
+func (l *Letter) causeOf(t *told, said *deadletter.Cause) Cause {
+	if l.replayed() && !saidOf(said) {
+		return Cause{}
+	}
+	return t.cause(said)
 }
 
 // said is what the consumer told the broker, behind the mask.
@@ -201,7 +219,7 @@ func (l *Letter) said() deadletter.Cause {
 func (l *Letter) unmaskedCause() Cause {
 	if !l.hasCause {
 		l.parse()
-		l.causeOnce, l.hasCause = l.told.cause(&l.History.Cause), true
+		l.causeOnce, l.hasCause = l.causeOf(&l.told, &l.History.Cause), true
 	}
 	return l.causeOnce
 }
@@ -209,6 +227,9 @@ func (l *Letter) unmaskedCause() Cause {
 // WholeCause is Cause with the detail.
 func (l *Letter) WholeCause() Cause {
 	c, t, said := l.Cause(), l.shown(), l.said()
+	if l.replayed() && !saidOf(&said) {
+		return c
+	}
 	c.Detail = l.mask.Text(t.detail(&said))
 	if c.Detail != "" && c.From == "" {
 		c.From = familyNames[t.from[fieldDetail]]

@@ -119,6 +119,43 @@ func TestGroupIDsAreTheSameInAllReleases(t *testing.T) {
 const trace = "org.springframework.amqp.rabbit.support.ListenerExecutionFailedException: Listener threw exception\n\tat a.B.c(B.java:1)\n" +
 	"Caused by: com.shop.NoCustomerException: no customer 42\n\tat x.Y.z(Y.java:7)\nCaused by: java.sql.SQLException: no row\n\tat q.R.s(R.java:9)\n"
 
+// A replay sends the same headers again: they tell nothing of a death that comes after it.
+func TestHeadersOfBeforeAReplayAreNoCause(t *testing.T) {
+	headers := amqp091.Table{{Key: "x-exception-message", Value: "no bank"}, {Key: "x-exception-stacktrace", Value: trace}, {Key: "__TypeId__", Value: "com.shop.Order"}}
+	replayed := func(h *deadletter.History) { h.ReplayedFrom, h.Marks = "orders.dead", h.Replayed(4) }
+	said := func(h *deadletter.History) { h.Cause.Error = "no money" }
+	mask, err := letter.NewMask(letter.MaskRules{Headers: []string{"authorization"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name    string
+		history []byte
+		want    letter.Cause
+		detail  bool
+		older   bool
+	}{
+		{"before", died(arrived), letter.Cause{Class: "com.shop.NoCustomerException", Error: "no bank", From: "spring"}, true, false},
+		{"replayed", died(arrived, replayed), letter.Cause{}, false, true},
+		{"replayed, and the consumer said why", died(arrived, replayed, said), letter.Cause{Error: "no money", From: "settle"}, false, true},
+		{"parked", nil, letter.Cause{Class: "com.shop.NoCustomerException", Error: "no bank", From: "spring"}, true, false},
+	} {
+		for _, m := range []*letter.Mask{nil, mask} {
+			l, ok := letter.NewReader(nil).Masked(m).Read(record(headers, "", "x"), c.history)
+			if !ok {
+				t.Fatal(c.name)
+			}
+			whole := l.WholeCause()
+			if l.Cause() != c.want || (whole.Detail != "") != c.detail || whole.From != c.want.From || l.HeadersAreOlder() != c.older || l.Type() != "com.shop.Order" {
+				t.Errorf("%s: %+v, %+v, older: %t, type %s", c.name, l.Cause(), whole, l.HeadersAreOlder(), l.Type())
+			}
+			if k := l.Group(); k.Class != c.want.Class || k.Error != letter.Pattern(c.want.Error) {
+				t.Errorf("%s: %+v", c.name, k)
+			}
+		}
+	}
+}
+
 // Whose headers they are, the cause is found.
 func TestCauses(t *testing.T) {
 	names := &letter.Names{Class: []string{"x-why"}, Error: []string{"x-what"}, Type: []string{"x-kind"}}

@@ -136,6 +136,9 @@ type wholeLetter struct {
 	Replay     replayForecast    `json:"replay"`
 	From       string            `json:"from,omitempty"`        // the queue that a job took it from
 	EditedFrom string            `json:"edited_from,omitempty"` // the id of its original in the archive
+	// ReplayedFrom is the queue that the last replay took it from; OlderHeaders: its headers tell of an error of before that.
+	ReplayedFrom string `json:"replayed_from,omitempty"`
+	OlderHeaders bool   `json:"older_headers,omitempty"`
 }
 
 // rejectedBy is who made the letter die the last time, as far as it is known.
@@ -184,7 +187,7 @@ func (s *server) getLetter(r *request) (any, error) {
 	a := wholeLetter{
 		Row: w.Row, Timeline: w.Timeline, Body: showBody(w.Body, w.Size, w.Cut),
 		Cause: map[string]string{"class": w.Cause.Class, "error": w.Cause.Error, "detail": w.Cause.Detail, "from": w.Cause.From},
-		From:  w.From, EditedFrom: w.EditedFrom,
+		From:  w.From, EditedFrom: w.EditedFrom, ReplayedFrom: w.ReplayedFrom, OlderHeaders: w.OlderHeaders,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
 	}
 	if w.Replay.Problem != "" {

@@ -331,9 +331,13 @@ type Whole struct {
 	Body       []byte // the first part
 	Cut        bool   // there is more
 	Replay     broker.Forecast
-	From       string       // deadletter.Marks.From
-	EditedFrom string       // deadletter.Marks.EditedFrom
-	Mask       *letter.Mask // behind which all of it is shown, but the properties
+	From       string // deadletter.Marks.From
+	EditedFrom string // deadletter.Marks.EditedFrom
+	// ReplayedFrom is the queue that the last replay took it from, "" if it was never replayed; OlderHeaders: its headers tell of an error of
+	// before that, which is not why it died.
+	ReplayedFrom string
+	OlderHeaders bool
+	Mask         *letter.Mask // behind which all of it is shown, but the properties
 }
 
 // ErrGone and ErrNever say why there is no letter with an id.
@@ -387,7 +391,10 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 	w.Mask = mask
 	err = f.find(q, id, mask, func(v queue.View, l *letter.Letter, history []byte) {
 		w.Row, w.Cause, w.RejectedBy = makeRow(q, &v, l), l.WholeCause(), l.History.Cause
-		w.From, w.EditedFrom = l.History.From, l.History.EditedFrom
+		w.From, w.EditedFrom, w.OlderHeaders = l.History.From, l.History.EditedFrom, l.HeadersAreOlder()
+		if !l.Parked {
+			w.ReplayedFrom = l.Place(l.History.ReplayedFrom)
+		}
 		w.Properties, _, _ = broker.Rendered(l.Record, history, v.Counts, q.Quorum())
 		w.Timeline = timeline(l)
 		body, hidden := mask.Body(l.Record.Body())
