@@ -131,6 +131,7 @@ export interface JobRequest {
 export interface DryRun {
   token: string; count: number; routes: { exchange: string; routing_key: string; queues: string[]; letters: number }[];
   unroutable: { why: string; letters: number }[]; no_origin: number; too_often: number; of: number; diff?: Change[];
+  waits?: { queue: string; consumers: number; breaker?: string; until_ms?: number }[];
 }
 
 export interface Job {

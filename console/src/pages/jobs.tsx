@@ -88,7 +88,7 @@ export function JobPage(props: { id: string }) {
   const stopped = j.state === "halted" || j.state === "failed";
   return <div class="stack">
     <PageHead title={<>Job {j.id}: {title(j)}</>}
-      lead={<>{stateTag(j.state)} by <b class="name">{j.by}</b>{j.reason && <>: “<span class="name">{j.reason}</span>”</>}</>}>
+      lead={<>{stateTag(j.state)} {j.rule ? "with the rights of" : "begun by"} <b class="name">{j.by}</b>{j.reason && <>, because “<span class="name">{j.reason}</span>”</>}</>}>
       {j.rule && <a class="button" href={to(["rules", j.vhost])}>To the rules</a>}
       {!j.rule && j.state === "running" && <button onClick={() => act("pause")}>Pause</button>}
       {!j.rule && (j.state === "paused" || j.state === "halted") && <button class="primary" onClick={() => act("resume")}>Resume</button>}
@@ -96,7 +96,7 @@ export function JobPage(props: { id: string }) {
     </PageHead>
     <Failed error={error} what="the job" stale retry={reload} />
     {j.why && <Note kind={stopped ? "bad" : "warn"} title={`The job is ${j.state}`}>
-      {j.why}{!j.rule && j.state === "halted" && " Resume it when the cause is mended, or cancel it."}
+      {sentence(j.why)}{!j.rule && j.state === "halted" && !/\bResume\b/.test(j.why) && " Resume it when the cause is mended, or cancel it."}
     </Note>}
     {j.canary_until_ms ? <Waits job={j} until={j.canary_until_ms} /> : null}
     {!j.rule && <Card title="Progress" side={<span class="muted small">{count(handled(j))} of {count(j.planned)}</span>}>
@@ -116,13 +116,16 @@ export function JobPage(props: { id: string }) {
   </div>;
 }
 
+/** sentence ends a text as a sentence. */
+const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
 /** Waits says that a job waits for what becomes of its first letters. */
 function Waits(props: { job: Job; until: number }) {
   const now = useNow(1000), { job } = props;
   const canary = job.options?.["canary"] as { percent: number } | undefined;
   return <Note title="It waits for its first letters">
     {plural(job.moved, "letter")} went first, {count(job.outcomes?.died_again ?? 0)} of them died again. It goes on
-    in {span(1000 * Math.max(0, Math.ceil((props.until - now) / 1000)))}{canary && <>, unless more than {canary.percent} % died again</>}.
+    in {span(1000 * Math.max(0, Math.ceil((props.until - now) / 1000)))}{canary && <>, unless more than {canary.percent} % have died again, or none was consumed, by then</>}.
   </Note>;
 }
 

@@ -184,6 +184,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
 
   const total = plans?.reduce((n, p) => n + p.count, 0);
   const unroutable = plans?.flatMap((p) => p.unroutable ?? []) ?? [], routes = plans?.flatMap((p) => p.routes ?? []) ?? [];
+  const waits = [...new Map(plans?.flatMap((p) => p.waits ?? []).map((w) => [w.queue, w])).values()];
   const noOrigin = plans?.reduce((n, p) => n + p.no_origin, 0) ?? 0, tooOften = plans?.reduce((n, p) => n + p.too_often, 0) ?? 0;
   const begin = async (go: (hash: string) => void) => {
     if (why.trim() === "") { setMissing(true); throw new Error("Say why: the reason stands in the audit log with your name."); }
@@ -215,7 +216,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
     </div>}
     {action === "replay" && <div class="stack tight">
-      <Check label="Try a few first" help="The job stops if too many of the first die again." value={canary} set={setCanary} />
+      <Check label="Try a few first" help="After the wait the job stops if too many of the first have died again, or if none was consumed." value={canary} set={setCanary} />
       {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than this % die again" value={percent} set={setPercent} /></div>}
     </div>}
     <Fold title="Order, limit and time"><div class="fields">
@@ -234,6 +235,9 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {plans && total === 0 && <Note kind="warn">No letter would be touched.</Note>}
       {plans && total! > 0 && <p><b>{plural(total!, "letter")}</b> {action === "discard" ? "would be discarded" : action === "move" ? "would be moved" : action === "restore" ? "would be restored" : "would be sent"}{whole0(rate) && action !== "discard" ? `, in about ${span(1000 * total! / whole0(rate)!)}` : ""}.</p>}
       {routes.length > 0 && action !== "discard" && <Small label="Routes" head={["Exchange", "Routing key", "Queues", ["Letters", "num"]]} rows={routes.slice(0, 20).map((r) => [r.exchange === "" ? "(default exchange)" : r.exchange, <code>{r.routing_key}</code>, r.queues.join(", ") || "none", count(r.letters)])} />}
+      {waits.length > 0 && <Note kind="warn" title="Letters would wait"><ul>{waits.map((w) => <li key={w.queue}>
+        <b class="name">{w.queue}</b>{w.consumers === 0 && " has no consumer"}{w.consumers === 0 && w.breaker && ", and"}{w.breaker === "open" ? <> has an open breaker: the job stops before it sends there</> : w.breaker ? " has a breaker that tries: it delivers one message at a time" : ""}.
+      </li>)}</ul>{canary && waits.some((w) => w.consumers === 0) && "If none of the first letters is consumed within the wait, the job stops."}</Note>}
       {unroutable.length > 0 && <Note kind="warn" title={`${plural(unroutable.reduce((n, u) => n + u.letters, 0), "letter")} would stay`}><ul>{unroutable.map((u) => <li key={u.why}>{count(u.letters)}: {u.why}</li>)}</ul></Note>}
       {noOrigin > 0 && <Note kind="warn">{plural(noOrigin, "letter")} would stay: where they came from is not known. Send them to a queue.</Note>}
       {tooOften > 0 && <Note kind="warn">{plural(tooOften, "letter")} would stay: they were sent back too often.</Note>}

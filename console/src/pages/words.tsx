@@ -57,7 +57,7 @@ export function optionWords(job: Job): ComponentChildren[] {
     stagger_ms: (v: number) => words.push(`letters to one place go ${span(v)} apart`),
     schedule_ms: (v: number) => words.push(<>beginning <When at={v} clock /></>),
     canary: (c: Canary) => words.push(
-      `${count(c.first)} first, then a wait of ${span(c.wait_ms)}; it stops if more than ${c.percent} % of them died again`),
+      `${count(c.first)} first, then a wait of ${span(c.wait_ms)}; it stops if more than ${c.percent} % of them have died again, or none was consumed, by then`),
     max_replays: (v: number) => words.push(
       v === 0 ? "however often they came back" : `letters that came back ${plural(v, "time")} stay`),
   };

@@ -130,7 +130,7 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 func TestDLQJobs(t *testing.T) {
 	officeNode(t)
 	ours := func(args string) string { return tool(t, append([]string{"bartleby"}, strings.Fields(args)...)...) }
-	if got := ours("dlq replay orders.dead --error customer --dry-run"); !strings.Contains(got, "3 of 3 messages would be moved by replay") || !strings.Contains(got, "3  exchange '' key 'orders' -> orders") {
+	if got := ours("dlq replay orders.dead --error customer --dry-run"); !strings.Contains(got, "3 of 3 messages would be moved by replay") || !strings.Contains(got, "3  exchange '' key 'orders' -> orders") || !strings.Contains(got, "queue 'orders': letters wait there: nobody consumes it") {
 		t.Error(got)
 	}
 	if got := ours("dlq replay orders.dead --where header.tenant=t1 --because mended --yes --watch"); !strings.Contains(got, "done: 1 of 1 moved, 1 waiting") {
@@ -186,7 +186,7 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a=1", "--yes"}, []string{"has left queue", "exit 65"}},
 		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a"}, []string{"must be NAME=VALUE", "exit 64"}},
 		{[]string{"dlq", "restore", "--because", "a mistake", "--yes", "--watch"}, []string{"done: 1 of 1 moved\n"}},
-		{[]string{"dlq", "jobs"}, []string{"restore of bartleby.archive in /: job 2 done: 1 of 1 moved (guest, because: a mistake)", "edit of orders.dead"}},
+		{[]string{"dlq", "jobs"}, []string{"restore of bartleby.archive in /: job 2 done: 1 of 1 moved (begun by guest, because: a mistake)", "edit of orders.dead"}},
 		{[]string{"dlq", "replay", "orders.dead", "--at", "48h", "--order-by", "header.tenant", "--yes"}, []string{"job 3 planned: 0 of 4 moved. It begins at 20"}},
 		{[]string{"dlq", "replay", "orders.dead", "--at", "soon", "--yes"}, []string{"exit 64"}},
 	} {

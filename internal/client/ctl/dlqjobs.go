@@ -80,12 +80,34 @@ func (j *jobReport) note() (text string) {
 	case j.State == "planned":
 		text += ". It begins at " + time.UnixMilli(j.Options.Schedule).Format(time.RFC3339)
 	case j.State == "running" && j.CanaryUntil > 0:
-		text += ". It waits for its canary until " + time.UnixMilli(j.CanaryUntil).Format(time.TimeOnly)
+		text += ". It waits for its first letters until " + time.UnixMilli(j.CanaryUntil).Format(time.TimeOnly) + ", and halts if none is consumed"
 	}
 	if j.Why != "" {
 		text += ". " + j.Why
 	}
 	return text
+}
+
+// waitingPlace is a queue that delivers nothing now, or little.
+type waitingPlace struct {
+	Queue     string
+	Consumers int
+	Breaker   string
+	Until     int64 `json:"until_ms"`
+}
+
+func (w *waitingPlace) String() string {
+	why := "nobody consumes it"
+	switch w.Breaker {
+	case "open":
+		why = "its breaker is open until " + time.UnixMilli(w.Until).Format(time.TimeOnly) + ", and the job halts before it sends there"
+	case "trying":
+		why = "its breaker tries: it delivers one message at a time"
+	}
+	if w.Breaker != "" && w.Consumers == 0 {
+		why += "; nobody consumes it"
+	}
+	return fmt.Sprintf("queue '%s': letters wait there: %s", cell(w.Queue), why)
 }
 
 // jobPlan is what the API answers to a dry run.
@@ -105,6 +127,7 @@ type jobPlan struct {
 	NoOrigin int `json:"no_origin"`
 	TooOften int `json:"too_often"`
 	Of       int
+	Waits    []waitingPlace
 	Diff     []jobChange
 }
 
@@ -143,7 +166,7 @@ func (o *jobOptions) flags(action string) func(f *pflag.FlagSet) {
 			f.StringVar(&o.toQueue, "to-queue", "", "send them to this queue")
 			f.StringVar(&o.toExchange, "to-exchange", "", "send them to this exchange; amq.default is the default exchange")
 			f.StringVar(&o.key, "routing-key", "", "send them with this routing key")
-			f.StringVar(&o.canary, "canary", "", "first:wait:percent, such as 100:30s:10%: move the first, wait, and halt if more died again")
+			f.StringVar(&o.canary, "canary", "", "first:wait:percent, such as 100:30s:10%: move the first, wait, and halt if more of them died again, or if none was consumed by then")
 			f.Uint64Var(&o.maxReplays, "max-replays", 3, "leave letters that were replayed so often; 0 means none")
 		case "move":
 			f.StringVar(&o.toQueue, "to-queue", "", "the queue to move them to")
@@ -279,7 +302,7 @@ func dlqJobVerbs() (list []verb) {
 				if j.Reason != "" {
 					why = ", because: " + j.Reason
 				}
-				i.print("%s", plain(fmt.Sprintf("%s  %s%s in %s: %s (%s%s)", time.UnixMilli(j.Made).Format(time.RFC3339), j.Action, of, j.VHost, j.line(), j.By, why)))
+				i.print("%s", plain(fmt.Sprintf("%s  %s%s in %s: %s (begun by %s%s)", time.UnixMilli(j.Made).Format(time.RFC3339), j.Action, of, j.VHost, j.line(), j.By, why)))
 			}
 			return nil
 		},
@@ -354,6 +377,12 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	}
 	for _, r := range plan.Routes {
 		i.print("  %d  exchange '%s' key '%s' -> %s", r.Letters, plain(r.Exchange), plain(r.RoutingKey), plain(strings.Join(r.Queues, ", ")))
+	}
+	for n := range plan.Waits {
+		i.print("  %s", plain(plan.Waits[n].String()))
+	}
+	if body["canary"] != nil && plan.Count > 0 {
+		i.print("The job halts after its first letters if too many of them die again, or if none of them is consumed within the wait.")
 	}
 	for _, u := range plan.Unroutable {
 		i.print("  %d  stay: %s", u.Letters, plain(u.Why))

@@ -37,9 +37,9 @@ func TestProgress(t *testing.T) {
 	if got := draw(time.Second, job); got != " 20%  200 of 1000  67/s  12s left  180…" && got != " 20%  200 of 1000  67/s  13s left  180…" {
 		t.Errorf("%q", got)
 	}
-	columns = 120
+	columns = 160
 	job.CanaryUntil = time.Date(2026, 1, 1, 3, 4, 5, 0, time.Local).UnixMilli()
-	if got := draw(time.Second, job); !strings.Contains(got, "It waits for its canary until 03:04:05  180 ack") {
+	if got := draw(time.Second, job); !strings.Contains(got, "It waits for its first letters until 03:04:05, and halts if none is consumed  180 ack") {
 		t.Errorf("%q", got)
 	}
 	for range 3 * progressSamples { // a rate is that of the last seconds

@@ -44,6 +44,9 @@ func TestJobsOverHTTP(t *testing.T) {
 	if plan["count"] != 1.0 || plan["of"] != 3.0 || plan["token"] == "" {
 		t.Fatalf("%v", plan)
 	}
+	if waits, _ := json.Marshal(plan["waits"]); string(waits) != `[{"consumers":0,"queue":"orders"}]` { // nobody consumes them
+		t.Errorf("%s", waits)
+	}
 	r := n.must("POST", "/office/jobs", fmt.Sprintf(`{%s, "token": %q, "count": 1, "reason": "mended"}`, filter, plan["token"]))
 	var j map[string]any
 	if err := json.Unmarshal([]byte(r.body), &j); err != nil || j["by"] != "guest" {

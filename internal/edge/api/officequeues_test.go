@@ -125,6 +125,9 @@ func TestBreakerOverHTTP(t *testing.T) {
 	var plan, j map[string]any
 	const replay = `"action": "replay", "vhost": "/", "queue": "orders.dead", "filter": {"reason": "rejected"}`
 	plan = n.must("POST", "/office/jobs?dry_run=true", `{`+replay+`}`).object(t)
+	if w := plan["waits"].([]any)[0].(map[string]any); w["queue"] != "orders" || w["breaker"] != "open" || w["until_ms"] == nil {
+		t.Errorf("the dry run does not tell of the breaker: %v", w)
+	}
 	j = n.must("POST", "/office/jobs", fmt.Sprintf(`{%s, "token": %q, "count": %v}`, replay, plan["token"], plan["count"])).object(t)
 	job := fmt.Sprintf("/office/jobs/%v", j["id"])
 	for end := time.Now().Add(10 * time.Second); j["state"] != "halted" && time.Now().Before(end); {

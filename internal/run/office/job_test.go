@@ -395,7 +395,7 @@ func TestACanaryThatNobodyConsumesHaltsAJob(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 5)
 	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 2, WaitMS: 1, Percent: 25}}})
-	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "none of the first 2 was consumed") || j.Moved != 2 {
+	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "none of the first 2 letters was consumed") || j.Moved != 2 {
 		t.Errorf("%+v", j)
 	}
 }

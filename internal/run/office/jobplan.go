@@ -13,9 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 )
@@ -29,6 +31,8 @@ type Plan struct {
 	NoOrigin   int     `json:"no_origin"`
 	TooOften   int     `json:"too_often"`
 	Of         int     `json:"of"` // messages that were looked at
+	// Waits are queues of the routes of a replay in which letters would wait: they have no consumer, or their breaker is not closed.
+	Waits []Waits `json:"waits,omitempty"`
 
 	Diff []letter.Change `json:"diff,omitempty"` // of an edit
 }
@@ -39,6 +43,14 @@ type Route struct {
 	RoutingKey string   `json:"routing_key"`
 	Queues     []string `json:"queues"`
 	Letters    int      `json:"letters"`
+}
+
+// Waits is a queue that delivers nothing now, or little.
+type Waits struct {
+	Queue     string `json:"queue"`
+	Consumers int    `json:"consumers"`
+	Breaker   string `json:"breaker,omitempty"`  // open or trying; else it is left out
+	UntilMS   int64  `json:"until_ms,omitempty"` // the breaker is open until then
 }
 
 // Left are letters that stay for a reason.
@@ -290,9 +302,44 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 	slices.SortFunc(p.Routes, func(a, b Route) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Exchange, b.Exchange), cmp.Compare(a.RoutingKey, b.RoutingKey))
 	})
+	if r.Action == broker.Replay {
+		p.Waits = m.waits(message.VHost(r.VHost), p.Routes)
+	}
 	for why, n := range stays {
 		p.Unroutable = append(p.Unroutable, Left{why, n})
 	}
 	slices.SortFunc(p.Unroutable, func(a, b Left) int { return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Why, b.Why)) })
 	return p, nil
+}
+
+// waits returns queues of the routes that deliver nothing now, at most maxRoutes.
+func (m *Jobs) waits(vhost message.VHost, routes []Route) (list []Waits) {
+	var queues []broker.QueueInfo
+	asked := map[string]bool{}
+	m.b.Read(func(s *topology.State, _ *auth.Users) {
+		v, ok := s.VHost(vhost)
+		for i := 0; ok && i < len(routes); i++ {
+			for _, name := range routes[i].Queues {
+				if q, there := v.Queue(message.QueueName(name)); there && !asked[name] {
+					queues = append(queues, broker.Describe(q))
+				}
+				asked[name] = true
+			}
+		}
+	})
+	for _, q := range queues {
+		n := m.b.Counts(q)
+		w := Waits{Queue: string(q.Decl.Name), Consumers: n.Consumers}
+		switch b := n.Breaker; b.State {
+		case queue.BreakerOpen:
+			w.Breaker, w.UntilMS = b.State.String(), b.Until
+		case queue.BreakerTrying:
+			w.Breaker = b.State.String()
+		}
+		if (w.Consumers == 0 || w.Breaker != "") && len(list) < maxRoutes {
+			list = append(list, w)
+		}
+	}
+	slices.SortFunc(list, func(a, b Waits) int { return cmp.Compare(a.Queue, b.Queue) })
+	return list
 }

@@ -259,10 +259,10 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 		return moment.Milliseconds(r.Canary - now), nil
 	}
 	if t.Came > 0 && t.Waiting() == t.Came {
-		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("canary: none of the first %d was consumed within %v, so nothing is known of them: is there a consumer? Resume goes on without a canary", t.Came, moment.Milliseconds(c.WaitMS)))
+		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("none of the first %d letters was consumed within %v, so nothing is known of them. Is there a consumer? Resume sends the others without such a wait", t.Came, moment.Milliseconds(c.WaitMS)))
 	}
 	if share := 100 * float64(t.DiedAgain) / float64(max(1, t.Came)); share > c.Percent {
-		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("canary: %d of the first %d died again, which is %.3g %%; at most %.3g %% are allowed. Resume goes on without a canary", t.DiedAgain, t.Came, share, c.Percent))
+		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("%d of the first %d letters died again, which is %.3g %%; at most %.3g %% are allowed. Resume sends the others without such a wait", t.DiedAgain, t.Came, share, c.Percent))
 	}
 	at.Canary, at.Sung = 0, true
 	w.began, w.moved = m.office.Now(), 0
