@@ -5,6 +5,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+
+	"bartleby.mq/internal/run/office"
 )
 
 // audit logs a request that changes something: the user, the address, the object and the
@@ -46,7 +48,7 @@ func (s *server) note(r *request, result string, more ...any) {
 }
 
 // local is the name and the address of the operator on the node's machine.
-const local = "local"
+const local = office.Local
 
 // messaging are requests of clients, not of administrators.
 var messaging = map[string]bool{

@@ -1,9 +1,13 @@
 package api_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"bartleby.mq/internal/edge/api"
 )
@@ -29,5 +33,36 @@ func TestTheAuditNamesWhoDeletedAVirtualHost(t *testing.T) {
 		if act["vhost"] != want.vhost || act["who"] != want.who || act["peer"] == "" {
 			t.Errorf("%v, want %+v", act, want)
 		}
+	}
+}
+
+// Whoever asks through the control socket has one name in jobs, rules and the audit. A user with that name is somebody else.
+func TestTheOperatorHasOneName(t *testing.T) {
+	n := withOffice(t)
+	ask := func(method, path, body string) (a map[string]any) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		api.Local(n.handler).ServeHTTP(w, httptest.NewRequest(method, "/api"+path, strings.NewReader(body)))
+		if w.Code/100 != 2 {
+			t.Fatal(w.Code, w.Body)
+		}
+		_ = json.Unmarshal(w.Body.Bytes(), &a) // some answers are empty
+		return a
+	}
+	schedule := fmt.Sprintf(`"action": "discard", "vhost": "/", "queue": "orders.dead", "schedule_ms": %d, "reason": "old"`, time.Now().Add(time.Hour).UnixMilli())
+	plan := ask("POST", "/office/jobs?dry_run=true", "{"+schedule+"}")
+	j := ask("POST", "/office/jobs", fmt.Sprintf(`{%s, "token": %q, "count": %v}`, schedule, plan["token"], plan["count"]))
+	ask("PUT", "/office/rules/%2F/again", `{"queues": "^x$", "match": {}, "action": "hold", "on": true}`)
+	acts := n.must("GET", "/office/audit?what=job.made", "").object(t)["items"].([]any)
+	if by := acts[0].(map[string]any)["who"]; j["by"] != "local" || by != "local" {
+		t.Errorf("the job is by %v, the audit says %v", j["by"], by)
+	}
+	if rule := n.must("GET", "/office/rules/%2F/again", "").object(t); rule["by"] != "local" {
+		t.Errorf("%v", rule)
+	}
+	n.must("PUT", "/users/local", `{"password": "local", "tags": "management"}`)
+	n.must("PUT", "/permissions/%2F/local", `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	if r := n.as("local").do("POST", fmt.Sprintf("/office/jobs/%v/cancel", j["id"]), ""); r.status != 401 && r.status != 403 {
+		t.Errorf("%d %s", r.status, r.body)
 	}
 }

@@ -199,7 +199,7 @@ func (s *server) getJob(r *request) (any, error) {
 
 // mayStop refuses users who have not started the job and are no policymakers.
 func (r *request) mayStop(j *office.Job) error {
-	if r.local || r.user == j.By || r.may(policies) {
+	if r.local || j.IsBy(r.user) || r.may(policies) {
 		return nil
 	}
 	return notAuthorised(fmt.Sprintf("job %d is the job of user '%s'; others need the tag policymaker", j.ID, j.By))

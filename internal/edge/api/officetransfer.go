@@ -136,7 +136,7 @@ const mostReadable = 20
 
 // mayHide says whether it depends on the user's rights to read queues what is shown of a job: to ask for these may take a while.
 func (r *request) mayHide(j *office.Job) bool {
-	return j.Rule != "" || len(j.Filter) > 0 && !r.local && r.user != j.By
+	return j.Rule != "" || len(j.Filter) > 0 && !r.local && !j.IsBy(r.user)
 }
 
 // hides says whether the user may not know the filter of a job, nor what it did if it is of a rule.

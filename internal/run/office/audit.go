@@ -39,6 +39,9 @@ type Actor struct {
 	Peer string `json:"peer"` // the address that the request came from; "local": the control socket
 }
 
+// Local is the name of whoever runs the node, and asks without a password through its control socket.
+const Local = "local"
+
 // Act is something that was done. Texts that are too long are cut.
 type Act struct {
 	Actor

@@ -150,7 +150,8 @@ type Job struct {
 	Outcomes      Outcomes `json:"outcomes"`
 	Outlived      bool     `json:"vhost_deleted,omitempty"` // its virtual host was deleted: one of that name is another
 
-	took names // of a rule's job
+	took  names // of a rule's job
+	local bool // By is Local
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the
@@ -303,11 +304,17 @@ func outcomesOf(t *partition.JobTally) Outcomes {
 // cursor reads the place's cursor.
 func (p *place) cursor() (queue.Cursor, error) { return queue.ParseCursor(p.Cursor) }
 
+// IsBy says whether a user has begun the job, or resumed it last. Nobody is Local by name.
+func (j *Job) IsBy(user string) bool { return j.By == user && !j.local }
+
 // show is the job with what the partitions know of it.
 func (m *Jobs) show(r *record) Job {
 	j := r.Job
 	j.Queues, j.Filter = slices.Clone(j.Queues), maps.Clone(j.Filter)
 	t := m.b.Node().JobTally(j.ID)
+	if j.local = r.Operator; j.local {
+		j.By = Local
+	}
 	if j.Moved = t.Moved; j.State == Running {
 		j.CanaryUntilMS = r.Canary
 	}

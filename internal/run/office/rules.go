@@ -269,6 +269,9 @@ func (r *Rules) show(vhost message.VHost) RuleBook {
 	for i := range b.rules {
 		s := &b.rules[i]
 		v := RuleShown{Rule: s.Rule, State: "off", By: s.By, SetMS: s.SetMS, revealed: s.Revealed, took: names{}.with(s.Keeps...)}
+		if s.Operator {
+			v.By = Local
+		}
 		if s.On {
 			v.State = "on"
 		}

@@ -112,7 +112,7 @@ func (s *Sight) Hides(j *Job) bool {
 func (j Job) Uncounted() Job {
 	shown := Job{
 		ID: j.ID, Action: j.Action, VHost: j.VHost, Queues: j.Queues, Options: j.Options, State: j.State, By: j.By, Rule: j.Rule, RuleQueues: j.RuleQueues,
-		MadeMS: j.MadeMS, BeganMS: j.BeganMS, EndedMS: j.EndedMS,
+		MadeMS: j.MadeMS, BeganMS: j.BeganMS, EndedMS: j.EndedMS, local: j.local,
 	}
 	if shown.State == Halted { // a letter may have halted it
 		shown.State = Running
