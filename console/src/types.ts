@@ -114,7 +114,7 @@ export interface Letter extends Row {
   properties: Record<string, unknown>; headers: Record<string, unknown>;
   body: { bytes: number; encoding: "json" | "text" | "base64"; text: string; cut: boolean };
   replay?: { exchange: string; routing_keys: string[]; queues: string[]; problem: string | null } | null;
-  from?: string; edited_from?: string; replayed_from?: string; older_headers?: boolean; masked?: boolean;
+  from?: string; edited_from?: string; replayed_from?: string; older_headers?: boolean; discarded?: { job: string; by: string; reason?: string; rule?: string; at_ms?: number } | null; masked?: boolean;
 }
 
 export interface Filter {

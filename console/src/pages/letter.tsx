@@ -41,6 +41,9 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
       <button onClick={() => edit(true)}>Edit…</button>
     </PageHead>
     <Failed error={error} what="the letter" stale retry={reload} />
+    {l.discarded && <Note title="Discarded">
+      {l.discarded.at_ms && <><When at={l.discarded.at_ms} />, </>}{l.discarded.rule ? <>by the rule <b class="name">{l.discarded.rule}</b>, with the rights of </> : "by "}<b class="name">{l.discarded.by}</b>, <a href={to(["jobs", l.discarded.job])}>job {l.discarded.job}</a>{l.discarded.reason && <>, because “<span class="name">{l.discarded.reason}</span>”</>}.
+    </Note>}
     <Masked letter={l} revealed={revealed} reveal={() => reveal(true)} />
     <div class="letter-grid">
       <div class="stack">
@@ -71,7 +74,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
         <Card title="Properties"><Arguments of={l.properties} /></Card>
         {(l.group || l.job || l.from || l.edited_from) && <Card title="More"><Facts of={[
           ...(l.group ? [["Letters like it", <a href={to(["letters", vhost], { queue, group: l.group })}>{cause({ ...l, error: c?.error ?? l.error, error_class: c?.class ?? l.error_class })}</a>] as [string, preact.ComponentChildren]] : []),
-          ...(l.job ? [["Sent back by", <a href={to(["jobs", String(l.job)])}>job {l.job}</a>] as [string, preact.ComponentChildren]] : []),
+          ...(l.job && !l.discarded ? [[l.from ? "Moved by" : "Sent back by", <a href={to(["jobs", String(l.job)])}>job {l.job}</a>] as [string, preact.ComponentChildren]] : []),
           ...(l.from ? [["Taken from", <QueueLink vhost={vhost} name={l.from} />] as [string, preact.ComponentChildren]] : []),
           ...(l.edited_from ? [["Edited; the original", <a href={to(["letters", vhost, "bartleby.archive", l.edited_from])}>in the archive</a>] as [string, preact.ComponentChildren]] : []),
           ...(l.replays ? [["Sent back", plural(l.replays, "time")] as [string, string]] : []),

@@ -357,7 +357,11 @@ func (i *invocation) listGroups(o *groupOptions, asJSON bool) error {
 		i.say("\n%d more groups: --limit %d", page.Total-len(page.Items), min(1000, page.Total))
 	}
 	if len(lines) > 0 {
-		i.say("\nOne of its letters: %s", i.call("dlq show "+short[0]))
+		show := "dlq show " + short[0]
+		if g := page.Items[0]; len(i.args) > 0 && i.args[0] == archiveName { // the groups of all queues leave it out
+			show = "dlq show " + archiveName + " " + g.Sample.ID
+		}
+		i.say("\nOne of its letters: %s", i.call(show))
 	}
 	return nil
 }
@@ -466,6 +470,7 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		ReplayedFrom string `json:"replayed_from"`
 		From         string
 		OlderHeaders bool `json:"older_headers"`
+		Discarded    *discarded
 		Properties   object
 		Headers      object
 		Body         struct {
@@ -528,6 +533,9 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 	if l.Replays > 0 {
 		item("replayed", "%s before", times(l.Replays))
 	}
+	if d := l.Discarded; d != nil {
+		item("discarded", "%s", d.String())
+	}
 	item("group", "%s", l.Group)
 	for _, name := range sortedKeys(l.Properties) {
 		item(name, "%s", plain(sprint(l.Properties[name])))
@@ -575,6 +583,26 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		i.print("... the first part of %d bytes", l.Body.Bytes)
 	}
 	return nil
+}
+
+// discarded is how a letter came to the archive.
+type discarded struct {
+	Job, By, Reason, Rule string
+	At                    int64 `json:"at_ms"`
+}
+
+func (d *discarded) String() string {
+	text := "by " + cell(d.By) + ", job " + d.Job
+	if d.Rule != "" {
+		text = "by rule '" + cell(d.Rule) + "', with the rights of " + cell(d.By)
+	}
+	if d.At != 0 {
+		text = ageOf(d.At, time.Now()) + " ago " + text
+	}
+	if d.Reason != "" {
+		text += ", because: " + printable(d.Reason)
+	}
+	return text
 }
 
 // from names the queue that something was taken from, if it is known.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -139,6 +140,38 @@ type wholeLetter struct {
 	// ReplayedFrom is the queue that the last replay took it from; OlderHeaders: its headers tell of an error of before that.
 	ReplayedFrom string `json:"replayed_from,omitempty"`
 	OlderHeaders bool   `json:"older_headers,omitempty"`
+
+	Discarded *discarded `json:"discarded,omitempty"` // of a letter in the archive, while its job is known
+}
+
+// discarded is how a letter came to the archive.
+type discarded struct {
+	Job    string `json:"job"`
+	By     string `json:"by"`
+	Reason string `json:"reason,omitempty"`
+	Rule   string `json:"rule,omitempty"`  // whose rule did it, with the rights of By
+	AtMS   int64  `json:"at_ms,omitempty"` // when the job began; 0: it is not known
+}
+
+// discardOf tells of the job that discarded a letter, nil if none is known.
+func (r *request) discardOf(w *office.Whole, reveal bool) *discarded {
+	if w.Queue != broker.Archive || w.Job == nil {
+		return nil
+	}
+	id, err := strconv.ParseUint(*w.Job, 10, 64)
+	if err != nil {
+		return nil
+	}
+	j, ok := r.s.Office.Jobs.Job(id)
+	if !ok || j.VHost != string(w.VHost) || j.Action != broker.Discard {
+		return nil
+	}
+	shown := r.showJob(&j, reveal)
+	d := &discarded{Job: *w.Job, By: shown.By, Reason: shown.Reason, Rule: shown.Rule}
+	if d.Rule == "" { // that of a rule goes on and on
+		d.AtMS = shown.BeganMS
+	}
+	return d
 }
 
 // rejectedBy is who made the letter die the last time, as far as it is known.
@@ -190,6 +223,7 @@ func (s *server) getLetter(r *request) (any, error) {
 		From:  w.From, EditedFrom: w.EditedFrom, ReplayedFrom: w.ReplayedFrom, OlderHeaders: w.OlderHeaders,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
 	}
+	a.Discarded = r.discardOf(&w, reveal)
 	if w.Replay.Problem != "" {
 		a.Replay.Problem = &w.Replay.Problem
 	}

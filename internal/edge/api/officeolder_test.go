@@ -40,3 +40,17 @@ func TestAReplayedLetterLosesTheErrorOfItsHeaders(t *testing.T) {
 	die()
 	check("", 1, 0)
 }
+
+// A letter in the archive says by whom and why it was discarded.
+func TestAnArchivedLetterSaysWhoDiscardedIt(t *testing.T) {
+	n := withOffice(t)
+	_, j := n.doJob(fmt.Sprintf(`{"action": "discard", "vhost": "/", "queue": "orders.dead", "ids": [%q], "reason": "no such country"}`, n.letterIDs("orders.dead")[0]))
+	l := n.must("GET", "/office/letters/%2F/bartleby.archive/"+n.letterIDs("bartleby.archive")[0], "").object(t)
+	d, _ := l["discarded"].(map[string]any)
+	if d["by"] != "guest" || d["reason"] != "no such country" || d["job"] != j["id"] || d["at_ms"] != j["began_ms"] {
+		t.Errorf("%v, the job is %v", d, j)
+	}
+	if l := n.must("GET", "/office/letters/%2F/orders.dead/"+n.letterIDs("orders.dead")[0], "").object(t); l["discarded"] != nil {
+		t.Errorf("%v", l)
+	}
+}
