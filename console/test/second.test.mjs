@@ -146,7 +146,9 @@ test("rules: one is entered, with what is wrong by field, and tried before it is
     await dialog.getByText("It waits 30 s, 1 min, 2 min, 4 min, 8 min.").waitFor();
     await dialog.getByRole("button", { name: "Save, off" }).click();
     await dialog.getByText("Enter a name.").first().waitFor();
+    assert.ok(await dialog.getByLabel("Name", { exact: true }).evaluate((f) => f === document.activeElement && f.getBoundingClientRect().top > 0), "the wrong field has the focus, in view");
     await dialog.getByLabel("Name", { exact: true }).fill("timeouts");
+    assert.equal(await dialog.getByText("Enter a name.").count(), 0);
     await dialog.getByLabel("Queues with letters").fill("^(orders");
     await dialog.getByText(/Unterminated group/).first().waitFor();
     await dialog.getByLabel("Queues with letters").fill("^orders");

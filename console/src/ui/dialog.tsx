@@ -28,6 +28,12 @@ export function Dialog(props: DialogProps) {
     if (d && !d.open) d.showModal();
     return () => { here.current = false; d?.close(); };
   }, []);
+  // What is wrong may have been scrolled away: the first field with an error gets the focus, or the error itself comes into view.
+  useLayoutEffect(() => {
+    if (error === "") return;
+    const d = ref.current, wrong = d?.querySelector<HTMLElement>('[aria-invalid="true"]');
+    if (wrong) { wrong.scrollIntoView({ block: "center" }); wrong.focus({ preventScroll: true }); } else d?.querySelector('[role="alert"]:last-child')?.scrollIntoView({ block: "nearest" });
+  }, [error]);
   const submit = async (e: Event) => {
     e.preventDefault();
     if (!props.action || busy || props.disabled) return;
@@ -37,7 +43,7 @@ export function Dialog(props: DialogProps) {
     setBusy(false);
   };
   return <dialog ref={ref} class={props.small ? "small-dialog" : ""} aria-labelledby="dialog-title" onCancel={(e) => { e.preventDefault(); props.close(); }}>
-    <form onSubmit={submit} noValidate>
+    <form onSubmit={submit} onInput={() => setError("")} noValidate>
       <header><h2 id="dialog-title">{props.title}</h2></header>
       <div class="body stack">{props.children}{error && <Note kind="bad">{error}</Note>}</div>
       <footer>
