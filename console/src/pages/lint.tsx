@@ -8,7 +8,7 @@ import { Choices, Empty, Failed, Fold, Loading, PageHead, Tag } from "../ui/part
 import { officeError } from "./office";
 
 const severities: [Severity, string, "bad" | "warn" | ""][] = [["error", "Errors", "bad"], ["warning", "Warnings", "warn"], ["hint", "Hints", ""]];
-const meanings: Record<Severity, string> = { error: "Dead letters are lost.", warning: "Dead letters may be lost, or come late.", hint: "It may be meant so." };
+const meanings: Record<Severity, string> = { error: "Dead letters have no place: they go to the lost and found, or are dropped.", warning: "Dead letters may be lost, or come late.", hint: "It may be meant so." };
 
 const rules: Record<string, string> = {
   "dlx-missing": "A queue's dead-letter exchange is not declared.",
@@ -29,7 +29,11 @@ const rules: Record<string, string> = {
 /** form is where the object of a finding is changed. */
 function form(f: Finding): [string, string] {
   switch (f.kind) {
-    case "queue": return [to(["queues", f.vhost, f.name], { change: "1" }), "Change the queue"];
+    case "queue": {
+      const policy = / in the policy '([^']+)'/.exec(f.mend)?.[1]; // it is not the queue that must change
+      if (policy) return [to(["policies"], { edit: policy, of: f.vhost }), "Change the policy"];
+      return [to(["queues", f.vhost, f.name], { change: "1" }), "Change the queue"];
+    }
     case "policy": return [to(["policies"], { edit: f.name, of: f.vhost }), "Change the policy"];
     case "exchange": return [to(["exchanges", f.vhost, f.name]), "Open the exchange"];
     default: return [to(["vhosts", f.vhost]), "Open the virtual host"];

@@ -12,7 +12,7 @@ func lintVerbs() []verb {
 		name: "lint", short: "Looks for declarations that lose dead letters", usage: "[--vhost <vhost>] [--json]",
 		long: `What may be wrong, the worst first, with what to do about it. Without --vhost it examines all virtual hosts. It changes nothing.
 
-The exit code is 0 if there is nothing but hints, and 1 if there is an error or a warning: an error loses dead letters, a warning may.`,
+The exit code is 0 if there is nothing but hints, and 1 if there is an error or a warning: with an error dead letters have no place, and go to the lost and found or are dropped; with a warning they may.`,
 		flags: func(f *pflag.FlagSet) { f.BoolVar(&asJSON, "json", false, "JSON, as the management API answers") },
 		run:   func(i *invocation) error { return i.lint(asJSON) },
 	}}
