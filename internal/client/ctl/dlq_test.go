@@ -185,6 +185,7 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 		{[]string{"dlq", "search", "orders.dead", "--where", "header.tenant=t9", "--type", "5", "--count"}, []string{"1\n"}},
 		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a=1", "--yes"}, []string{"has left queue", "exit 65"}},
 		{[]string{"dlq", "edit", "orders.dead", row.ID, "--set-header", "a"}, []string{"must be NAME=VALUE", "exit 64"}},
+		{[]string{"dlq", "edit", "orders.dead", row.ID, "--dry-run"}, []string{"there is no terminal for an editor", "exit 64"}},
 		{[]string{"dlq", "groups", "bartleby.archive"}, []string{"One of its letters: bartleby dlq show bartleby.archive "}},
 		{[]string{"dlq", "restore", "--because", "a mistake", "--yes", "--watch"}, []string{"done: 1 of 1 moved\n"}},
 		{[]string{"dlq", "jobs"}, []string{"restore of bartleby.archive in /: job 2 done: 1 of 1 moved (begun by guest, because: a mistake)", "edit of orders.dead"}},

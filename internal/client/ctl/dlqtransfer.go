@@ -117,10 +117,10 @@ func (o *editOptions) edit(i *invocation) (object, error) {
 		body, err = io.ReadAll(os.Stdin)
 	case o.bodyFile != "":
 		body, err = os.ReadFile(o.bodyFile)
-	case len(edit) == 0 && isTerminal(os.Stdin):
+	case len(edit) == 0 && hasTerminal():
 		body, err = i.editBody()
 	case len(edit) == 0:
-		return nil, badArgument("nothing changes: --body-file, --set-header, --unset-header, --set-property or --unset-property say what")
+		return nil, badArgument("nothing changes, and there is no terminal for an editor: --body-file, --set-header, --unset-header, --set-property or --unset-property say what")
 	default:
 		return edit, nil
 	}
@@ -135,10 +135,11 @@ func (o *editOptions) edit(i *invocation) (object, error) {
 	return edit, nil
 }
 
-// isTerminal says whether a file is a terminal.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+// hasTerminal says whether an editor has a terminal to be used on.
+func hasTerminal() bool {
+	_, in := terminalWidth(os.Stdin)
+	_, out := terminalWidth(os.Stdout)
+	return in && out
 }
 
 // editBody lets the user edit the body of the letter.
