@@ -85,6 +85,16 @@ func (a *api) putVHost(ctx context.Context, name, user string) error {
 		map[string]string{"configure": ".*", "write": ".*", "read": ".*"}, nil)
 }
 
+// messages is how many messages the queues of a virtual host hold; there is false if it does not exist.
+func (a *api) messages(ctx context.Context, vhost string) (n int, there bool) {
+	var queues []struct{ Messages int }
+	err := a.call(ctx, http.MethodGet, "/queues/"+url.PathEscape(vhost), nil, &queues)
+	for _, q := range queues {
+		n += q.Messages
+	}
+	return n, err == nil
+}
+
 func (a *api) deleteVHost(ctx context.Context, name string) error {
 	return a.call(ctx, http.MethodDelete, "/vhosts/"+url.PathEscape(name), nil, nil)
 }

@@ -86,6 +86,9 @@ func Run(ctx context.Context, o Options) error {
 		o.Delay = time.Second
 	}
 	s := &story{Options: o, began: time.Now(), api: &api{base: strings.TrimSuffix(o.HTTP, "/"), user: o.User, password: o.Password}}
+	if n, there := s.api.messages(ctx, vhost); there {
+		_, _ = fmt.Fprintf(o.Out, "The virtual host %s is there already, with %d messages: it is deleted first.\n\n", vhost, n)
+	}
 	if err := s.api.deleteVHost(ctx, vhost); err != nil && !errors.Is(err, errNotFound) { // what an earlier one has kept
 		return fmt.Errorf("demo: virtual host %q: %w", vhost, err)
 	}
