@@ -66,3 +66,18 @@ func TestTheOperatorHasOneName(t *testing.T) {
 		t.Errorf("%d %s", r.status, r.body)
 	}
 }
+
+// Whoever may not do something in the office learns which tag it takes.
+func TestARefusalNamesTheTag(t *testing.T) {
+	n := withOffice(t)
+	n.must("PUT", "/users/ann", `{"password": "ann", "tags": "management"}`)
+	n.must("PUT", "/permissions/%2F/ann", `{"configure": ".*", "write": ".*", "read": ".*"}`)
+	for at, tag := range map[string]string{"/office/audit": "monitoring", "/office/rules/%2F": "policymaker", "/office/webhooks": "administrator"} {
+		if r := n.as("ann").do("GET", at, ""); r.status != 401 && r.status != 403 || !strings.Contains(r.body, "needs the tag "+tag+",") {
+			t.Errorf("%s: %d %s", at, r.status, r.body)
+		}
+	}
+	if r := n.as("ann").do("GET", "/users", ""); !strings.Contains(r.body, `"reason":"Not administrator user"`) { // as RabbitMQ has it
+		t.Error(r.body)
+	}
+}

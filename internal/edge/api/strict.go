@@ -137,8 +137,15 @@ func (r *request) refusal() string {
 	if r.s.b.Strict && (strings.HasPrefix(r.rt.pattern, "user-limits") && r.Method == http.MethodGet || strings.HasPrefix(r.rt.pattern, "global-parameters")) {
 		return accessTexts[policies]
 	}
-	return accessTexts[r.needs()]
+	text := accessTexts[r.needs()]
+	if tag := accessTags[r.needs()]; tag != "" && strings.HasPrefix(r.rt.pattern, "office/") {
+		text += ": this needs the tag " + tag + ", which an administrator gives (set_user_tags)"
+	}
+	return text
 }
+
+// accessTags are the tags that give access, besides administrator.
+var accessTags = map[access]string{administers: "administrator", monitoring: "monitoring", policies: "policymaker"}
 
 // everywhere are the patterns that RabbitMQ answers for virtual hosts that do not exist, too.
 var everywhere = []string{
