@@ -10,8 +10,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,12 +74,45 @@ func newClient(o *options) (*client, error) {
 		}
 		c.guessed = true
 	}
+	if c.base == "" && c.user != "" { // the node is the same; only the rights are those of the user
+		if dir := findDataDir(); dir != "" {
+			c.base = listenerOf(dir)
+			c.guessed = c.base == ""
+		}
+	}
 	c.base = strings.TrimSuffix(cmp.Or(c.base, defaultURL), "/")
 	c.where = c.base
 	if c.user == "" {
 		c.user, c.password = "guest", "guest"
 	}
 	return c, nil
+}
+
+// listenerOf asks the node of a data directory for the address of its management API, "" if it has none without TLS or does not answer.
+func listenerOf(dir string) string {
+	c := &client{}
+	c.useDataDir(dir)
+	c.http.Timeout = 5 * time.Second
+	var o struct {
+		Listeners []struct {
+			Protocol string
+			Host     string `json:"ip_address"`
+			Port     int
+		}
+	}
+	if err := c.do(context.Background(), http.MethodGet, "overview", nil, &o); err != nil {
+		return ""
+	}
+	for _, l := range o.Listeners {
+		if l.Protocol != "http" {
+			continue
+		}
+		if ip, err := netip.ParseAddr(l.Host); err == nil && ip.IsUnspecified() {
+			l.Host = "127.0.0.1"
+		}
+		return "http://" + net.JoinHostPort(l.Host, strconv.Itoa(l.Port))
+	}
+	return ""
 }
 
 // findDataDir returns the node's data directory if no flag names it. A directory in the

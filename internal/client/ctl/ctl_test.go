@@ -6,10 +6,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -191,15 +193,35 @@ func split(t *testing.T, line string) (args []string) {
 }
 
 // open lets the command line in by a data directory, as a server does.
-func open(t *testing.T, b *broker.Broker, dir string) {
+func open(t *testing.T, b *broker.Broker, dir string, listeners ...api.Listener) {
 	t.Helper()
 	l, err := controlsocket.Listen(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: api.Local(api.New(api.Options{Broker: b}))}}
+	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: api.Local(api.New(api.Options{Broker: b, Listeners: func() []api.Listener { return listeners }}))}}
 	s.Start()
 	t.Cleanup(s.Close)
+}
+
+// Who names a user means the node of the data directory too: its address is asked there, whatever the port.
+func TestAUserMeansTheNodeOfTheDataDirectory(t *testing.T) {
+	url, b := node(t)
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, _ := strconv.Atoi(port)
+	if err := os.Mkdir("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open(t, b, "data", api.Listener{Protocol: "amqp", Host: host, Port: 1}, api.Listener{Protocol: "http", Host: host, Port: n})
+	if code, out, errs := run("--user", "guest", "--password", "guest", "-q", "list_vhosts"); code != 0 || out != "name\n/\n" {
+		t.Errorf("exit %d, %q, %s", code, out, errs)
+	}
+	if code, _, _ := run("--user", "guest", "--password", "wrong", "list_vhosts"); code != 77 {
+		t.Errorf("the user's rights are used: exit %d, want 77", code)
+	}
 }
 
 // A data directory lets its owner in, named by a flag or the environment, or where nodes
