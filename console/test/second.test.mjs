@@ -521,6 +521,11 @@ test("masks: entered by line, refused by field, saved with their count", async (
     await page.getByLabel("Regular expressions").fill("x*");
     await page.getByText("matches an empty text").waitFor();
     await page.getByLabel("Regular expressions").fill("(?i)secret=\\w+");
+    await page.getByLabel("Names of headers").fill("X-Exception-Message");
+    await page.getByText("The same text may stand in x-exception-stacktrace").waitFor();
+    await page.getByRole("button", { name: "Hide it too" }).click();
+    assert.equal(await page.getByLabel("Names of headers").inputValue(), "X-Exception-Message\nx-exception-stacktrace");
+    assert.equal(await page.getByText("The same text may stand in").count(), 0);
     await page.getByLabel("Names of headers").fill(hostile[0]);
     await page.getByRole("button", { name: "Save 4 masks" }).click();
     await page.getByText("4 masks are in force in /.").waitFor();

@@ -14,6 +14,8 @@ const masksHelp = `Masks are what of dead letters is shown as ••• to every
   bartleby dlq masks set masks.json                     all of them: {"headers": [...], "paths": [...], "patterns": [...]}
   bartleby dlq masks clear                              nothing is hidden any more
 
+A stack trace begins with the text of its error: who hides x-exception-message hides x-exception-stacktrace too, and so for the headers of other libraries.
+
 With options, what is not given stays as it was: --header sets the headers, --path the paths, --pattern the patterns; each can be given several times, and with '' there is none of its kind. A file, - being standard input, has them all; what 'masks show --json' prints is one.
 
 It needs the tag policymaker. Exit codes: 0: done; 64: the command line is wrong; 65: a name or value is wrong; 77: not allowed; other codes: it failed.`

@@ -13,6 +13,18 @@ import { officeError } from "../office";
 
 const linesOf = (text: string) => text.split("\n").map((l) => l.trim()).filter(Boolean);
 
+/** together are headers of which each may show the same text: a stack trace begins with its error. */
+const together = [
+  ["x-exception-message", "x-exception-stacktrace"], ["MT-Fault-Message", "MT-Fault-StackTrace"], ["NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.StackTrace"],
+  ["__connect.errors.exception.message", "__connect.errors.exception.stacktrace"], ["exception_message", "traceback"], ["exc_message", "traceback"],
+];
+
+/** companions are headers that show what is hidden in others, and are not hidden. */
+function companions(headers: string[]): string[] {
+  const hidden = new Set(headers.map((h) => h.toLowerCase())), is = (h: string) => hidden.has(h.toLowerCase());
+  return [...new Set(together.filter((t) => t.some(is)).flatMap((t) => t.filter((h) => !is(h))))];
+}
+
 export function MasksPage(props: { vhost?: string }) {
   const { vhost, choice } = useOneVHost("masks", props.vhost);
   useTitle("Masks");
@@ -36,6 +48,7 @@ function Form(props: { now: Masks; vhost: string; path: string; done(): void }) 
   const badPath = made.paths.find((x) => !/^\$(\.\.?[^.[\]]+|\[[^\]]+\])+$/.test(x));
   let badPattern: string | undefined;
   for (const x of made.patterns) try { const re = pattern(x); if (re.test("")) badPattern ??= `“${x}” matches an empty text, so it would mask nothing or all.`; } catch (e) { badPattern ??= words(e); }
+  const shows = companions(made.headers);
   const n = made.headers.length + made.paths.length + made.patterns.length, changed = JSON.stringify(made) !== JSON.stringify({ headers: props.now.headers ?? [], paths: props.now.paths ?? [], patterns: props.now.patterns ?? [] });
   return <form class="stack" onSubmit={async (e) => {
     e.preventDefault(); setError("");
@@ -49,6 +62,7 @@ function Form(props: { now: Masks; vhost: string; path: string; done(): void }) 
       <Card title="JSON paths"><Area label="Paths in JSON bodies" rows={6} value={paths} set={setPaths} placeholder={"$.card.number\n$..iban"} error={badPath && `“${badPath}” is no path; it must be like $.card.number, or $..iban for any depth.`} help={<>One a line: <code>$.card.number</code> from the top, <code>$..iban</code> at any depth</>} /></Card>
       <Card title="Patterns"><Area label="Regular expressions" rows={6} value={patterns} set={setPatterns} placeholder={"\\b\\d{4}-\\d{4}-\\d{4}-\\d{4}\\b"} error={badPattern} help="One a line. What they match is hidden, in bodies, headers and error texts." /></Card>
     </div>
+    {shows.length > 0 && <Note kind="warn">The same text may stand in {shows.map((h, i) => <>{i > 0 && ", "}<code>{h}</code></>)}: a stack trace begins with its error. <button type="button" onClick={() => setHeaders([...made.headers, ...shows].join("\n"))}>Hide {shows.length === 1 ? "it" : "them"} too</button></Note>}
     {n === 0 && !changed && <Note>Nothing is masked here: who may read a queue sees all of its letters.</Note>}
     <Note>Who has the tag <code>reveal</code> sees the values after asking for them on the page of a letter, and the <a href="#/audit?what=letter*">audit</a> records it.</Note>
     {error && <Note kind="bad">{error}</Note>}
