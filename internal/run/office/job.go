@@ -151,7 +151,7 @@ type Job struct {
 	Outlived      bool     `json:"vhost_deleted,omitempty"` // its virtual host was deleted: one of that name is another
 
 	took  names // of a rule's job
-	local bool // By is Local
+	local bool  // By is Local
 }
 
 // record is what the store keeps of a job: one value, written after each slice. Moved and Outcomes are not in it: the
