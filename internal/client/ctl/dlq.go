@@ -592,15 +592,15 @@ type discarded struct {
 }
 
 func (d *discarded) String() string {
-	text := "by " + cell(d.By) + ", job " + d.Job
+	text := "by " + plain(d.By) + ", job " + d.Job
 	if d.Rule != "" {
-		text = "by rule '" + cell(d.Rule) + "', with the rights of " + cell(d.By)
+		text = "by rule '" + plain(d.Rule) + "', with the rights of " + plain(d.By)
 	}
 	if d.At != 0 {
 		text = ageOf(d.At, time.Now()) + " ago " + text
 	}
 	if d.Reason != "" {
-		text += ", because: " + printable(d.Reason)
+		text += ", because: " + plain(d.Reason)
 	}
 	return text
 }
@@ -610,7 +610,7 @@ func from(queue string) string {
 	if queue == "" {
 		return ""
 	}
-	return fmt.Sprintf(" from '%s'", cell(queue))
+	return fmt.Sprintf(" from '%s'", plain(queue))
 }
 
 func times(n uint64) string {

@@ -107,7 +107,7 @@ func (w *waitingPlace) String() string {
 	if w.Breaker != "" && w.Consumers == 0 {
 		why += "; nobody consumes it"
 	}
-	return fmt.Sprintf("queue '%s': letters wait there: %s", cell(w.Queue), why)
+	return fmt.Sprintf("queue '%s': letters wait there: %s", plain(w.Queue), why)
 }
 
 // jobPlan is what the API answers to a dry run.

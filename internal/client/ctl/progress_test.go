@@ -74,3 +74,13 @@ func TestProgress(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// Names of queues and rules, and reasons, come from anybody: none steers the terminal.
+func TestWhatWaitsAndWhoDiscardedSteerNoTerminal(t *testing.T) {
+	const evil = "a\x1b[2Jb\nc"
+	for _, text := range []string{(&waitingPlace{Queue: evil}).String(), (&discarded{By: evil, Rule: evil, Reason: evil}).String(), from(evil)} {
+		if strings.ContainsAny(text, "\x1b\n") {
+			t.Errorf("%q", text)
+		}
+	}
+}
