@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -13,7 +14,10 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -119,6 +123,94 @@ func TestAnExportIsImportedEqual(t *testing.T) {
 			d.close()
 		}
 	}
+}
+
+// A node is killed at each step of an import. In its next life every letter whose import was answered is there once, equal to the original. Of an import
+// that was not answered each is there once or not at all; what is left in the archive is a draft, which nobody takes for a letter.
+func TestAnImportThroughKills(t *testing.T) {
+	for _, point := range slices.Concat(partition.Failpoints, cluster.Failpoints, journal.Failpoints) {
+		for _, to := range []string{"classic", "quorum"} {
+			for nth := 1; nth <= 4; nth++ {
+				t.Run(fmt.Sprint(point, " ", to, " ", nth), func(t *testing.T) {
+					t.Parallel()
+					killImport(t, point, to, nth)
+				})
+			}
+		}
+	}
+}
+
+func killImport(t *testing.T, point, to string, nth int) {
+	fs := vfs.NewCrashableMem()
+	var mu sync.Mutex
+	var clone *vfs.MemFS
+	armed := false
+	d := openBureau(t, fs, func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !armed || name != point || clone != nil {
+			return
+		}
+		if nth--; nth == 0 {
+			clone = fs.CrashClone(vfs.CrashCloneCfg{})
+		}
+	})
+	const letters = 12
+	d.letters("classic", "classic", letters)
+	lines := d.export("dlq", nil)
+	d.declare("copy", to)
+	d.publish("work", "whose sync makes all before it durable")
+	mu.Lock()
+	armed = true
+	mu.Unlock()
+	if r := d.importInto("copy", lines); r.Imported != letters {
+		t.Fatalf("%+v", r)
+	}
+	mu.Lock()
+	answered := clone == nil
+	if answered {
+		clone = fs.CrashClone(vfs.CrashCloneCfg{})
+	}
+	mu.Unlock()
+	d.close()
+	d = openBureau(t, clone, nil)
+	defer d.close()
+	want := map[string]string{}
+	for _, l := range d.whole("dlq") {
+		h, _ := deadletter.Parse(l.History)
+		h.Imported = true
+		l.History = h.Append(nil)
+		want[string(l.Body)] = fmt.Sprint(l)
+	}
+	if len(want) != letters {
+		t.Fatalf("%d of the originals are there", len(want))
+	}
+	copies := d.whole("copy")
+	for _, l := range copies {
+		if want[string(l.Body)] != fmt.Sprint(l) {
+			t.Errorf("%s: a copy that is none, or there twice: %.300q", l.Body, fmt.Sprint(l))
+		}
+		delete(want, string(l.Body))
+	}
+	if answered && len(want) > 0 {
+		t.Errorf("%d letters are missing though the import was answered", len(want))
+	}
+	for _, l := range d.look(string(broker.Archive)) {
+		if !l.history.Draft {
+			t.Errorf("%s is in the archive as a letter", l.body)
+		}
+	}
+	if n := strings.Count(d.exportIfThere(string(broker.Archive)), "\n"); n > 0 {
+		t.Errorf("%d drafts are shown", n)
+	}
+}
+
+// exportIfThere is export of a queue that may not be there.
+func (d *bureau) exportIfThere(name string) string {
+	if _, err := d.c.Readable(message.QueueName(name)); err != nil {
+		return ""
+	}
+	return d.export(name, nil)
 }
 
 // A line that is wrong, and a letter for which there is no room, are named by the number of the line; the others are imported.
