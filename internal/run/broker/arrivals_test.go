@@ -71,6 +71,7 @@ func TestArrivalsAreNotedWhileSomebodyWantsThem(t *testing.T) {
 			if seen["work"] || seen["plain"] {
 				t.Errorf("letters in %v", seen)
 			}
+			eventually(t, "all three have died", func() bool { return ready(t, c, "dead") == 3 })
 			b.TakeArrivals()
 			if list := b.TakeArrivals(); len(list) != 0 {
 				t.Errorf("asked again: %v", list)
