@@ -737,22 +737,34 @@ func (p *player) drain() {
 		return
 	}
 	p.admin = c
+	drained := map[string]bool{}
+	p.drainFrom(c, drained, all)
+	p.empty(c, drained, &all)
+}
+
+// drainFrom consumes from the queues that are not among those drained.
+func (p *player) drainFrom(c *client, drained map[string]bool, all []state) {
 	p.l.mu.Lock()
 	for i := range all {
-		ch := &channel{c: c, num: uint16(i + 1), unconfirmed: map[uint64]*message{}, consumers: map[string]*consumer{}}
+		name := all[i].Name
+		if drained[name] {
+			continue
+		}
+		drained[name] = true
+		ch := &channel{c: c, num: uint16(len(drained)), unconfirmed: map[uint64]*message{}, consumers: map[string]*consumer{}}
 		c.chans[ch.num] = ch
 		ch.send("open", "", amqp091.ChannelOpen{}, amqp091.ChannelOpenOkID)
-		unordered := p.l.unordered[all[i].Name]
-		p.consume(ch, all[i].Name, false, 0)
-		p.l.unordered[all[i].Name] = unordered
+		unordered := p.l.unordered[name]
+		p.consume(ch, name, false, 0)
+		p.l.unordered[name] = unordered
 	}
 	p.l.mu.Unlock()
 	c.flush(0)
-	p.empty(c, &all)
 }
 
 // empty acknowledges what comes until the queues say that they are empty.
-func (p *player) empty(c *client, all *[]state) {
+// A queue may be made meanwhile: the lost and found, when something first needs it.
+func (p *player) empty(c *client, drained map[string]bool, all *[]state) {
 	began := time.Now()
 	last := began
 	for {
@@ -795,6 +807,7 @@ func (p *player) empty(c *client, all *[]state) {
 			p.l.fault("hangs: queues: %v", err)
 			return
 		}
+		p.drainFrom(c, drained, *all)
 		i := slices.IndexFunc(*all, func(s state) bool { return s.Messages+s.Dead+s.Delayed+s.Ready+s.Unacked > 0 })
 		p.l.mu.Lock()
 		ended := c.ended
