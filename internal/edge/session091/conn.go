@@ -205,7 +205,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
-		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: peerOf(nc), since: time.Now(),
+		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: serving.PeerOf(nc, "AMQP 0-9-1"), since: time.Now(),
 		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
 	}
 	held.Name(&c.out.mu, "the output of a connection")
@@ -229,18 +229,6 @@ const entry = "bartleby.mq/internal/edge/session091.Serve"
 
 // errPanic is the error of a reader that has panicked.
 var errPanic = errors.New("the session failed")
-
-func peerOf(nc net.Conn) broker.Peer {
-	p := broker.Peer{Protocol: "AMQP 0-9-1"}
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		p.PeerHost, p.PeerPort = a.IP.String(), a.Port
-	}
-	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
-		p.Host, p.Port = a.IP.String(), a.Port
-	}
-	p.Name = nc.RemoteAddr().String() + " -> " + nc.LocalAddr().String()
-	return p
-}
 
 // errEnd ends the reader silently.
 var errEnd = errors.New("connection ended")
@@ -615,18 +603,7 @@ func (c *conn) free() bool {
 			locks = append(locks, &ch.confirms.mu)
 		}
 	}
-	const moment = 100 * time.Millisecond
-	deadline := time.Now().Add(moment)
-	for _, mu := range locks {
-		for !mu.TryLock() {
-			if time.Now().After(deadline) {
-				return false
-			}
-			time.Sleep(time.Millisecond)
-		}
-		mu.Unlock()
-	}
-	return true
+	return serving.Free(locks)
 }
 
 // end is the reader's last step: it gives back the client's deliveries. A panic in it ends
@@ -644,7 +621,7 @@ func (c *conn) end(cause error) {
 	close(c.ended)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also for a write in progress
 	c.writing.Wait()
-	lingers := c.state == stateClosed && c.endOutput()
+	lingers := c.state == stateClosed && !c.dead.Load() && serving.EndOutput(c.nc)
 	if !lingers {
 		_ = c.nc.Close()
 	}
@@ -655,31 +632,9 @@ func (c *conn) end(cause error) {
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
 	if lingers {
-		c.linger()
+		serving.Linger(c.nc)
 		_ = c.nc.Close()
 	}
-}
-
-// endOutput closes the output side of the socket and says whether it could.
-func (c *conn) endOutput() bool {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	return ok && !c.dead.Load() && half.CloseWrite() == nil
-}
-
-const (
-	// lingerTime is how long a client that has closed the connection may take to close
-	// its socket, and lingerBytes what it may send meanwhile.
-	lingerTime  = time.Second
-	lingerBytes = 1 << 20
-)
-
-// linger waits for the client to close its socket. Some clients send pending frames, such as
-// acknowledgements, after their connection.close. If the socket were already closed, the
-// system would answer them with a reset, and the client (amqplib, for example) might never
-// see the close-ok.
-func (c *conn) linger() {
-	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)
 }
 
 // broken is called when the socket cannot be written.

@@ -203,7 +203,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
-		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: peerOf(nc), since: time.Now(),
+		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: serving.PeerOf(nc, "AMQP 1-0"), since: time.Now(),
 		frameMax: openFrameMax, clientMax: openFrameMax, sessions: map[uint16]*session{}, ended: make(chan struct{}),
 	}
 	held.Name(&c.out.mu, "the output of a connection")
@@ -225,7 +225,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 // refuseHeader tells a client that it has to log in first, as RabbitMQ 4 does. What the client has sent beyond its header is
 // read, within limits: closing a socket with bytes unread resets it, and the client might not see the answer.
 func refuseHeader(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(lingerTime))
+	_ = nc.SetDeadline(time.Now().Add(serving.LingerTime))
 	_, err := io.WriteString(nc, amqp10.ProtocolHeaderSASL)
 	if c, ok := nc.(interface{ CloseWrite() error }); ok && err == nil && c.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, nc, maxStrangerBytes)
@@ -238,18 +238,6 @@ const entry = "bartleby.mq/internal/edge/session10.Serve"
 
 // errPanic is the error of a reader that has panicked.
 var errPanic = errors.New("the session failed")
-
-func peerOf(nc net.Conn) broker.Peer {
-	p := broker.Peer{Protocol: "AMQP 1-0"}
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		p.PeerHost, p.PeerPort = a.IP.String(), a.Port
-	}
-	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
-		p.Host, p.Port = a.IP.String(), a.Port
-	}
-	p.Name = nc.RemoteAddr().String() + " -> " + nc.LocalAddr().String()
-	return p
-}
 
 // errEnd ends the reader silently.
 var errEnd = errors.New("connection ended")
@@ -599,18 +587,7 @@ func (c *conn) free() bool {
 			locks = append(locks, &p.confirms.mu)
 		}
 	}
-	const moment = 100 * time.Millisecond
-	deadline := time.Now().Add(moment)
-	for _, mu := range locks {
-		for !mu.TryLock() {
-			if time.Now().After(deadline) {
-				return false
-			}
-			time.Sleep(time.Millisecond)
-		}
-		mu.Unlock()
-	}
-	return true
+	return serving.Free(locks)
 }
 
 // end is the reader's last step: it gives back the client's deliveries. A panic in it ends the process.
@@ -630,7 +607,7 @@ func (c *conn) end(cause error) {
 	close(c.ended)
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also for a write in progress
 	c.writing.Wait()
-	lingers := c.state == stateClosed && c.endOutput()
+	lingers := c.state == stateClosed && !c.dead.Load() && serving.EndOutput(c.nc)
 	if !lingers {
 		_ = c.nc.Close()
 	}
@@ -641,29 +618,9 @@ func (c *conn) end(cause error) {
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
 	if lingers {
-		c.linger()
+		serving.Linger(c.nc)
 		_ = c.nc.Close()
 	}
-}
-
-// endOutput closes the output side of the socket and says whether it could.
-func (c *conn) endOutput() bool {
-	half, ok := c.nc.(interface{ CloseWrite() error })
-	return ok && !c.dead.Load() && half.CloseWrite() == nil
-}
-
-const (
-	// lingerTime is how long a client that has closed the connection may take to close its socket, and lingerBytes what it may
-	// send meanwhile.
-	lingerTime  = time.Second
-	lingerBytes = 1 << 20
-)
-
-// linger waits for the client to close its socket. If the socket were already closed, the system would answer what the client
-// still sends with a reset, and the client might never see our close.
-func (c *conn) linger() {
-	_ = c.nc.SetReadDeadline(time.Now().Add(lingerTime))
-	_, _ = io.CopyN(io.Discard, c.nc, lingerBytes)
 }
 
 // broken is called when the socket cannot be written.
