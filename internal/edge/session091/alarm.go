@@ -43,23 +43,23 @@ func (c *conn) waitForAlarm() {
 		return
 	}
 	if c.capabilities.blocked {
-		c.out.putMethod(0, amqp091.ConnectionBlocked{Reason: reason})
+		c.putMethod(0, amqp091.ConnectionBlocked{Reason: reason})
 	}
-	c.flush(true)
+	c.out.Flush(true)
 	c.blocked.Store(true)
-	for active && c.shutdown.Load() == nil && !c.dead.Load() {
-		if c.interrupted.Load() { // fill looks at it again
+	for active && c.shutdown.Load() == nil && !c.sock.Dead() {
+		if c.sock.Interrupted() { // fill looks at it again
 			c.closeAborted()
-			c.flush(true)
+			c.out.Flush(true)
 		}
 		select {
 		case <-changed:
-		case <-c.heedc:
+		case <-c.sock.Heeds():
 		}
 		_, active = c.broker.Alarms()
 	}
 	c.blocked.Store(false)
 	if c.capabilities.blocked && !active {
-		c.out.putMethod(0, amqp091.ConnectionUnblocked{})
+		c.putMethod(0, amqp091.ConnectionUnblocked{})
 	}
 }

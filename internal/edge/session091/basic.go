@@ -216,7 +216,7 @@ func (ch *channel) basicCancel(m *amqp091.BasicCancel) error {
 }
 
 func (ch *channel) basicGet(m *amqp091.BasicGet) error {
-	if ch.c.dead.Load() {
+	if ch.c.sock.Dead() {
 		return errBroken // it could not be answered, and unanswered gets would pile up
 	}
 	name, err := ch.queueName(m.Queue)
@@ -270,7 +270,7 @@ func (ch *channel) basicRecover(requeue, async bool) error {
 	last := ch.nextTag
 	ch.notes.drop(c)
 	if !async {
-		c.out.recovered(ch) // before the messages come again
+		c.putRecovered(ch) // before the messages come again
 	}
 	for more := true; more; ch.mu.Lock() {
 		c.settling = ch.unacked.takeUpTo(last, maxOps, c.settling[:0])

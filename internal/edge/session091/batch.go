@@ -87,7 +87,7 @@ func (c *conn) confirm() {
 		return
 	}
 	if err := c.link.Await(c.receipt); err != nil {
-		c.broken(err) // the node stops and confirms nothing more
+		c.sock.Break() // the node stops and confirms nothing more
 		return
 	}
 	c.receipt = partition.Receipt{}

@@ -23,7 +23,7 @@ func TestBR_4_5_NoCancelFollowsTheCloseOfItsChannel(t *testing.T) {
 	} {
 		for _, closed := range []bool{false, true} {
 			c := &conn{capabilities: capabilities{cancelNotify: true}, link: b.As("guest", "/")}
-			c.out.wakec = make(chan struct{}, 1)
+			c.out.Init(&c.sock, pen{c})
 			ch := &channel{c: c, number: 1, consumers: map[string]*consumer{}, closed: closed}
 			k := &consumer{ch: ch, tag: "c"}
 			ch.consumers["c"] = k
@@ -32,7 +32,7 @@ func TestBR_4_5_NoCancelFollowsTheCloseOfItsChannel(t *testing.T) {
 			if !closed {
 				want = string(amqp091.AppendMethod(nil, 1, amqp091.BasicCancel{ConsumerTag: "c", NoWait: true}))
 			}
-			if got := string(c.out.raw); got != want {
+			if got := ready(c); got != want {
 				t.Errorf("%s, channel closed: %v: sent %q, want %q", name, closed, got, want)
 			}
 		}
@@ -43,11 +43,11 @@ func TestBR_4_5_NoCancelFollowsTheCloseOfItsChannel(t *testing.T) {
 // then, which the client must not take for cancelled.
 func TestDL_12_7_TheTimeoutOfACancelledConsumerCancelsNoOther(t *testing.T) {
 	c := &conn{capabilities: capabilities{cancelNotify: true}}
-	c.out.wakec = make(chan struct{}, 1)
+	c.out.Init(&c.sock, pen{c})
 	ch := &channel{c: c, number: 1, consumers: map[string]*consumer{}}
 	ch.consumers["c"] = &consumer{ch: ch, tag: "c"}
 	(&consumer{ch: ch, tag: "c"}).TimedOut(nil, nil, 1)
-	if len(c.out.raw) > 0 {
-		t.Errorf("sent %q, want nothing", c.out.raw)
+	if got := ready(c); got != "" {
+		t.Errorf("sent %q, want nothing", got)
 	}
 }

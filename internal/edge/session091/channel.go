@@ -95,7 +95,7 @@ func (k *consumer) Deliver(q *partition.Queue, _ *queue.Consumer, d *queue.Deliv
 }
 
 // Flush implements partition.Subscriber.
-func (k *consumer) Flush() { k.ch.c.flush(true) }
+func (k *consumer) Flush() { k.ch.c.out.Flush(true) }
 
 // QueueGone implements partition.Subscriber (BR-9.14).
 func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
@@ -118,7 +118,7 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 		ch.c.link.NotifyConsumerGone(q, k.tag, ch.number, false)
 	}
 	if tell {
-		ch.c.flush(false)
+		ch.c.out.Flush(false)
 	}
 }
 
@@ -126,7 +126,7 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 // for one of a new channel with the same number, or for an error. REQUIRES: mu is held.
 func (ch *channel) tellCancelled(tag string) {
 	if !ch.closed {
-		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
+		ch.c.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
 	}
 }
 
@@ -145,7 +145,7 @@ func (ch *channel) deleteQueue(name message.QueueName, ifUnused, ifEmpty bool, a
 	ch.deleting, ch.gone = false, nil
 	ch.mu.Unlock()
 	for _, tag := range gone {
-		ch.c.out.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
+		ch.c.putMethod(ch.number, amqp091.BasicCancel{ConsumerTag: tag, NoWait: true})
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func (k *consumer) TimedOut(*partition.Queue, *queue.Consumer, int) {
 		}
 		ch.mu.Unlock()
 		if known {
-			ch.c.flush(false)
+			ch.c.out.Flush(false)
 		}
 		return
 	}
@@ -311,7 +311,7 @@ func (c *conn) openChannel(f amqp091.Frame) error {
 	c.channels[f.Channel] = ch
 	c.chMu.Unlock()
 	c.link.NotifyChannel(f.Channel)
-	c.out.putMethod(f.Channel, amqp091.ChannelOpenOk{})
+	c.putMethod(f.Channel, amqp091.ChannelOpenOk{})
 	return nil
 }
 
@@ -324,7 +324,7 @@ func (c *conn) closingChannelFrame(ch *channel, f amqp091.Frame) error {
 	case *amqp091.ChannelCloseOk:
 		c.forgetChannel(ch)
 	case *amqp091.ChannelClose:
-		c.out.putMethod(ch.number, amqp091.ChannelCloseOk{})
+		c.putMethod(ch.number, amqp091.ChannelCloseOk{})
 		c.forgetChannel(ch)
 	}
 	return nil
@@ -341,7 +341,7 @@ func (c *conn) closeChannel(ch *channel, f *failure) {
 	c.log.Error("closing channel", "channel", ch.number, "code", f.code, "reason", f.text, "user", c.login.User)
 	ch.release()
 	ch.closing = true
-	c.out.putMethod(ch.number, amqp091.ChannelClose{
+	c.putMethod(ch.number, amqp091.ChannelClose{
 		ReplyCode: f.code, ReplyText: f.replyText(),
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
 	})
@@ -362,7 +362,7 @@ func (c *conn) abort(ch *channel, f *failure) {
 	c.chMu.Lock()
 	c.aborts = append(c.aborts, abortion{ch, f})
 	c.chMu.Unlock()
-	c.interrupt()
+	c.sock.Interrupt()
 }
 
 type abortion struct {

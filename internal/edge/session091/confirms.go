@@ -109,7 +109,7 @@ func (ch *channel) sendConfirms() {
 	if done, _ := w.list[w.start].Done(); !done {
 		return
 	}
-	ch.c.out.put(func(b []byte) []byte {
+	ch.c.out.Put(func(b []byte) []byte {
 		b, n, nacks := w.append(b, ch.number)
 		ch.c.broker.Totals.Refused.Add(uint64(nacks))
 		ch.c.broker.Totals.Confirmed.Add(uint64(n))
@@ -129,5 +129,5 @@ func (ch *channel) Answered(answers []partition.Answer) {
 	}
 	w.mu.Unlock()
 	ch.sendConfirms()
-	ch.c.flush(true)
+	ch.c.out.Flush(true)
 }

@@ -14,15 +14,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/serving"
@@ -67,15 +64,6 @@ const (
 	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)
 
 	strangerCloseTimeout = time.Second // for the close-ok of a client before its login
-
-	readSize    = 8 << 10   // of an idle connection's buffer
-	maxReadSize = 256 << 10 // of a busy one's
-	idleReads   = 8         // a connection is no longer busy after so many small reads in a row
-
-	strangerReadSize = 1 << 10 // before the login: start-ok takes half of it; it grows up to openFrameMax
-	// maxStrangerBytes is how much is read from a client before its login. The handshake has three
-	// frames there, and none is larger than openFrameMax.
-	maxStrangerBytes = 64 << 10
 )
 
 // conn is one connection.
@@ -83,8 +71,6 @@ type conn struct {
 	// Static after construction.
 	Options
 	broker *broker.Broker
-	nc     net.Conn
-	raw    *serving.RawWriter // nil if the socket cannot be written without blocking
 	log    *slog.Logger
 	peer   broker.Peer
 	since  time.Time
@@ -101,9 +87,6 @@ type conn struct {
 	heartbeat    time.Duration
 
 	// Owned by the reader.
-	in      []byte
-	begin   int // start of the unconsumed bytes in in
-	little  int // small reads into an empty buffer since the last large one
 	ops     []partition.Op
 	opOwner []opOwner
 	opBytes int // bytes of the records that ops publish
@@ -124,42 +107,23 @@ type conn struct {
 	told       *failure // the shutdown that was sent to the client
 	answered   bool     // to its connection.close, which came before the answer to ours
 	pub        broker.Publication
-	deadline   time.Time // the socket's read deadline
-	heard      int64     // when something was last read, in milliseconds since 1970
+	heard      int64 // when something was last read, in milliseconds since 1970
 
 	channels map[uint16]*channel // the reader writes it under chMu; others read it under chMu
 	chMu     held.Mutex
 
-	out      output
-	renderer renderer      // owned by the holder of the pen
-	window   bodies.Window // for records on disk; owned by the holder of the pen
-	writeBy  time.Time     // the socket's write deadline; owned by the holder of the pen
-	// toldTooLarge: headers larger than frameMax were logged; owned by the holder of the pen.
-	toldTooLarge bool
-	beat         atomic.Int64 // the negotiated heartbeat, a time.Duration
+	sock serving.Socket
+	out  output
+	// Owned by the holder of the pen.
+	renderer     renderer
+	toldTooLarge bool          // headers larger than frameMax were logged
+	tagc         chan struct{} // wakes a reader that waits for the tags of its gets
 
-	ended   chan struct{} // closed when the reader ends
-	writing sync.WaitGroup
-	dead    atomic.Bool // the socket is broken
 	blocked atomic.Bool // an alarm keeps it from being read
-	stats   traffic
 
-	// Requests of other goroutines to the reader: see interrupt.
-	interrupted atomic.Bool
-	heedc       chan struct{}           // wakes a reader that waits for an alarm to end
-	shutdown    atomic.Pointer[failure] // closes the connection
-	aborts      []abortion              // channels to be closed; guarded by chMu
-}
-
-// traffic counts bytes and frames.
-type traffic struct {
-	recvBytes, recvFrames, sentBytes, writes atomic.Uint64
-}
-
-// sent counts a write of n bytes.
-func (t *traffic) sent(n int) {
-	t.sentBytes.Add(uint64(n))
-	t.writes.Add(1)
+	// Requests of other goroutines to the reader: see serving.Socket.Interrupt.
+	shutdown atomic.Pointer[failure] // closes the connection
+	aborts   []abortion              // channels to be closed; guarded by chMu
 }
 
 // capabilities are the client's capabilities that change what the server sends (BR-1.5).
@@ -205,22 +169,20 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
-		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: serving.PeerOf(nc, "AMQP 0-9-1"), since: time.Now(),
-		frameMax: openFrameMax, channels: map[uint16]*channel{}, ended: make(chan struct{}),
+		Options: o, broker: o.Broker, peer: serving.PeerOf(nc, "AMQP 0-9-1"), since: time.Now(),
+		frameMax: openFrameMax, channels: map[uint16]*channel{}, tagc: make(chan struct{}, 1),
 	}
-	held.Name(&c.out.mu, "the output of a connection")
 	held.Name(&c.chMu, "the channels of a connection")
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec, c.out.roomc, c.out.tagc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	c.in = append(make([]byte, 0, strangerReadSize), first[len(amqp091.ProtocolHeader):]...)
-	c.writing.Go(bug.Guarded(c.log, "the writer of a connection", c.write))
+	c.sock.Init(nc, first[len(amqp091.ProtocolHeader):], c.log)
+	c.out.Init(&c.sock, pen{c})
+	c.out.Start()
 	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
 	defer func() { c.end(err) }()
 	defer bug.Contain(c.log, entry, c.free) // runs first: the end of a session needs shared state
 	c.sendStart()
-	c.deadline = time.Now().Add(o.HandshakeTimeout)
-	_ = nc.SetReadDeadline(c.deadline)
+	c.sock.SetDeadline(time.Now().Add(o.HandshakeTimeout))
 	err = c.read()
 }
 
@@ -247,7 +209,7 @@ func (c *conn) read() error {
 			return err
 		}
 		for {
-			f, n, err := amqp091.NextFrame(c.in[c.begin:], c.frameMax-amqp091.FrameOverhead)
+			f, n, err := amqp091.NextFrame(c.sock.Unread(), c.frameMax-amqp091.FrameOverhead)
 			if err != nil {
 				var bad *amqp091.FrameError
 				if errors.As(err, &bad) {
@@ -256,10 +218,10 @@ func (c *conn) read() error {
 						return err
 					}
 					if n == 0 { // the start of the next frame is unknown
-						c.begin = len(c.in)
+						c.sock.Skip(len(c.sock.Unread()))
 						break
 					}
-					c.begin += n
+					c.sock.Skip(n)
 					continue
 				}
 				return err
@@ -267,8 +229,8 @@ func (c *conn) read() error {
 			if n == 0 {
 				break
 			}
-			c.begin += n
-			c.stats.recvFrames.Add(1)
+			c.sock.Skip(n)
+			c.sock.Traffic.ReceivedFrames.Add(1)
 			if err := c.frame(f); err != nil {
 				c.flushOps()
 				return err
@@ -276,101 +238,43 @@ func (c *conn) read() error {
 		}
 		c.flushOps()
 		c.confirm()
-		c.flush(true)
-		c.waitForRoom()
+		c.out.Flush(true)
+		c.out.WaitForRoom()
 		if c.state == stateClosed {
 			return errEnd
 		}
 	}
 }
 
-// fill reads more bytes after the unconsumed ones. The buffer grows while reads fill it, and
-// to the size of a large frame; it shrinks when little arrives for a while, for example only
-// heartbeats. Before the login little is read, and only the present frame enlarges the
-// buffer.
+// fill reads more bytes, or handles the requests of other goroutines. A connection with heartbeats is dropped after between two and
+// three heartbeat intervals of silence (BR-1.9).
 func (c *conn) fill() error {
-	if c.begin == len(c.in) {
-		c.in, c.begin = c.in[:0], 0
-		if c.little >= idleReads && cap(c.in) > readSize {
-			c.in = make([]byte, 0, readSize)
-		}
-	} else if c.begin > 0 && (c.begin >= cap(c.in)/2 || len(c.in) == cap(c.in)) {
-		n := copy(c.in, c.in[c.begin:])
-		c.in, c.begin = c.in[:n], 0
-	}
-	if len(c.in) == cap(c.in) {
-		bigger := make([]byte, len(c.in), 2*cap(c.in))
-		copy(bigger, c.in)
-		c.in = bigger
-	}
 	if c.state == stateRunning {
-		c.extendDeadline()
-		if c.interrupted.Load() {
+		c.sock.KeepAlive(c.heartbeat)
+		if c.sock.Interrupted() {
 			return c.heed()
 		}
 	}
-	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
-	if n > 0 {
-		c.received(n)
-		full := len(c.in)+n == cap(c.in)
-		if c.little++; len(c.in) > 0 || n > readSize/2 {
-			c.little = 0
+	n, err := c.sock.Fill(c.link != nil)
+	c.received(n)
+	if errors.Is(err, serving.ErrInterrupted) {
+		if c.state == stateRunning {
+			return c.heed()
 		}
-		c.in = c.in[:len(c.in)+n]
-		switch {
-		case c.link == nil:
-			if c.stats.recvBytes.Load() > maxStrangerBytes {
-				c.log.Warn("closed a connection whose client sent too much before its login", "bytes", c.stats.recvBytes.Load())
-				return errEnd
-			}
-		case full && cap(c.in) < maxReadSize:
-			bigger := make([]byte, len(c.in), min(max(4*cap(c.in), readSize), maxReadSize))
-			copy(bigger, c.in)
-			c.in = bigger
-		}
-		return nil
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		switch {
-		case c.interrupted.Load():
-			if c.state == stateRunning {
-				return c.heed()
-			}
-			// A request to close a connection that is already closing does not wait for close-ok, as in RabbitMQ. Its channels have ended.
-			c.interrupted.Store(false)
-			if c.shutdown.Load() == c.told {
-				c.setDeadline()
-				return nil
-			}
-		case c.deadline.IsZero() || time.Now().Before(c.deadline): // the deadline was not ours: interrupt set it, and was handled before
-			c.setDeadline()
+		// A request to close a connection that is already closing does not wait for close-ok, as in RabbitMQ. Its channels have ended.
+		c.sock.Heed(c.sock.Deadline())
+		if c.shutdown.Load() == c.told {
 			return nil
 		}
-	}
-	if err == nil {
-		err = io.ErrNoProgress
 	}
 	return err
 }
 
 // received counts read bytes.
 func (c *conn) received(n int) {
-	c.stats.recvBytes.Add(uint64(n))
-	c.broker.Received(n)
-	c.heard = time.Now().UnixMilli()
-}
-
-// extendDeadline moves the read deadline: a connection with heartbeats is dropped after
-// between two and three heartbeat intervals of silence (BR-1.9). It moves the deadline only
-// when it is near, because each move costs a timer of the system.
-func (c *conn) extendDeadline() {
-	if c.heartbeat <= 0 {
-		return // openVHost and heed have removed the deadline
-	}
-	now := time.Now()
-	if c.deadline.Sub(now) < 2*c.heartbeat {
-		c.deadline = now.Add(3 * c.heartbeat)
-		_ = c.nc.SetReadDeadline(c.deadline)
+	if n > 0 {
+		c.broker.Received(n)
+		c.heard = time.Now().UnixMilli()
 	}
 }
 
@@ -433,12 +337,12 @@ func (c *conn) connectionFrame(f amqp091.Frame) error {
 		c.confirm()
 		c.closeChannels()
 		c.link.Disconnect() // before the answer: the client may then reconnect at once
-		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.putMethod(0, amqp091.ConnectionCloseOk{})
 		c.state = stateClosed
 		return nil
 	case *amqp091.ConnectionUpdateSecret:
 		// Plain credentials need no refreshing (BR-1.12).
-		c.out.putMethod(0, amqp091.ConnectionUpdateSecretOk{})
+		c.putMethod(0, amqp091.ConnectionUpdateSecretOk{})
 		return nil
 	default:
 		return &failure{code: amqp091.CodeChannelError, text: "unexpected method in connection state running", method: m.ID()}
@@ -487,7 +391,7 @@ func (c *conn) close(f *failure) error {
 	if c.link != nil {
 		c.link.RemoveExclusive() // afterwards; the connection counts until its client has answered, as in RabbitMQ
 	}
-	c.out.putMethod(0, amqp091.ConnectionClose{
+	c.putMethod(0, amqp091.ConnectionClose{
 		ReplyCode: f.code, ReplyText: f.replyText(),
 		ClassID: uint16(f.method >> 16), MethodID: uint16(f.method),
 	})
@@ -497,17 +401,8 @@ func (c *conn) close(f *failure) error {
 		timeout = strangerCloseTimeout
 		c.Stands(broker.Refused)
 	}
-	c.deadline = time.Now().Add(timeout)
-	c.setDeadline()
+	c.sock.SetDeadline(time.Now().Add(timeout))
 	return nil
-}
-
-// setDeadline sets the socket's read deadline to the reader's, or to that of interrupt.
-func (c *conn) setDeadline() {
-	_ = c.nc.SetReadDeadline(c.deadline)
-	if c.interrupted.Load() { // the line above may have overwritten the deadline of interrupt, and delayed it until ours
-		_ = c.nc.SetReadDeadline(time.Now())
-	}
 }
 
 // closingFrame handles frames after close was sent.
@@ -526,7 +421,7 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 		if c.link != nil {
 			c.link.Disconnect()
 		}
-		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.putMethod(0, amqp091.ConnectionCloseOk{})
 	}
 	return nil
 }
@@ -534,26 +429,12 @@ func (c *conn) closingFrame(f amqp091.Frame) error {
 // Terminate implements broker.Client. Any goroutine may call it.
 func (c *conn) Terminate(code uint16, text string) {
 	c.shutdown.CompareAndSwap(nil, &failure{code: code, text: text, hard: true})
-	c.interrupt()
-}
-
-// interrupt makes the reader handle requests of other goroutines. The flag is set before the
-// deadline, and the reader checks it after it has set its own deadline, so it cannot miss
-// both. It may have handled the flag before it meets the deadline: see fill.
-func (c *conn) interrupt() {
-	c.interrupted.Store(true)
-	_ = c.nc.SetReadDeadline(time.Now())
-	select {
-	case c.heedc <- struct{}{}:
-	default:
-	}
+	c.sock.Interrupt()
 }
 
 // heed handles the requests of other goroutines.
 func (c *conn) heed() error {
-	c.interrupted.Store(false)
-	c.deadline = time.Time{}
-	_ = c.nc.SetReadDeadline(time.Time{})
+	c.sock.Heed(time.Time{})
 	c.closeAborted()
 	if stop := c.shutdown.Load(); stop != nil {
 		c.told = stop
@@ -561,7 +442,7 @@ func (c *conn) heed() error {
 			return err
 		}
 	}
-	c.flush(true)
+	c.out.Flush(true)
 	return nil
 }
 
@@ -570,7 +451,7 @@ func (c *conn) heed() error {
 // connection after the earlier frames.
 func (c *conn) over() (over bool, err error) {
 	switch {
-	case c.dead.Load():
+	case c.sock.Dead():
 		return true, errBroken
 	case c.shutdown.Load() != nil:
 		c.flushOps()
@@ -596,7 +477,7 @@ func (c *conn) closeAborted() {
 // free says whether no lock of the connection is held for long: a panicking reader may have
 // left one held, and partitions that deliver to the connection would wait for it.
 func (c *conn) free() bool {
-	locks := []*held.Mutex{&c.chMu, &c.out.mu}
+	locks := []*held.Mutex{&c.chMu, c.out.Lock()}
 	for _, ch := range c.channels {
 		locks = append(locks, &ch.mu)
 		if ch.confirms != nil {
@@ -618,29 +499,15 @@ func (c *conn) end(cause error) {
 	if len(c.confirming) > 0 { // otherwise nobody waits
 		_ = c.link.Await(c.receipt)
 	}
-	close(c.ended)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also for a write in progress
-	c.writing.Wait()
-	lingers := c.state == stateClosed && !c.dead.Load() && serving.EndOutput(c.nc)
-	if !lingers {
-		_ = c.nc.Close()
-	}
-	c.drainOutbox()
+	c.out.End()
+	lingers := c.sock.Close(c.state == stateClosed)
+	c.drain()
 	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
 	if lingers {
-		serving.Linger(c.nc)
-		_ = c.nc.Close()
-	}
-}
-
-// broken is called when the socket cannot be written.
-func (c *conn) broken(error) {
-	if c.dead.CompareAndSwap(false, true) {
-		_ = c.nc.Close() // the reader finds out
-		c.interrupt()    // even one that waits for an alarm to end
+		c.sock.Linger()
 	}
 }

@@ -74,7 +74,7 @@ func TestDL_11_3_ASocketThatBreaksCountsOnce(t *testing.T) {
 					if n := b.Node().Counts(dead).Ready; n != 0 {
 						t.Errorf("%d have died that nobody has had", n)
 					}
-					if n := connection.out.pending.Load(); n != 0 {
+					if n := connection.out.Pending(); n != 0 {
 						t.Errorf("%d bytes wait at the end", n)
 					}
 					held := b.Bodies().Held()

@@ -1,8 +1,6 @@
 package session091
 
 import (
-	"runtime"
-
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -19,21 +17,18 @@ func AbortChannel(client broker.Client, number uint16) {
 // StopSending keeps what is for a client from being sent, until the test lets it go.
 func StopSending(client broker.Client) (waiting func() int, letGo func()) {
 	c := client.(*conn)
-	o := &c.out
-	o.mu.Lock()
-	for o.held { // whoever has sent the last answer
-		o.mu.Unlock()
-		runtime.Gosched()
-		o.mu.Lock()
-	}
-	o.held = true
-	o.mu.Unlock()
+	letGo = c.out.Halt()
 	waiting = func() int {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.items.Len()
+		n, _ := c.out.Waiting(nil)
+		return n
 	}
-	return waiting, c.layDown
+	return waiting, letGo
+}
+
+// ready are the ready bytes in the output of a connection.
+func ready(c *conn) string {
+	_, b := c.out.Waiting(nil)
+	return string(b)
 }
 
 // Unfinished is how many bytes count as held of messages that have not come whole. It is the

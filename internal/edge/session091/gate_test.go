@@ -108,15 +108,12 @@ func TestBR_9_9_WhatIsSetAsideMakesRoomForOtherQueues(t *testing.T) {
 			t.Fatal("not confirmed", err)
 		}
 	}
-	c.out.mu.Lock()
-	waiting := c.out.items.Chunk(0)
-	for i := range waiting {
-		if it := &waiting[i]; it.kind == itemDelivery { // it lies where there is no file
+	c.out.Waiting(func(it *item) {
+		if it.kind == itemDelivery { // it lies where there is no file
 			b.Bodies().Release(it.d.Body)
 			it.d.Body = b.Bodies().Adopt(message.MakeLocation(message.InKeep, 77, 32))
 		}
-	}
-	c.out.mu.Unlock()
+	})
 	letGo()
 	select {
 	case d := <-other:

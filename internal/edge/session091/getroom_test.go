@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -92,7 +93,7 @@ func TestGetsOfOneReadWaitForTheClient(t *testing.T) {
 	const (
 		size = 200_000
 		gets = 30 // of one read
-		most = maxOwed/size + 1
+		most = serving.MaxOwed/size + 1
 	)
 	for name, c := range map[string]struct {
 		interrupt func(c *conn)
@@ -102,7 +103,7 @@ func TestGetsOfOneReadWaitForTheClient(t *testing.T) {
 		"another channel is to be closed": {func(c *conn) { c.abort(c.channels[2], fail(amqp091.CodePreconditionFailed, "late")) }, gets},
 		"its own channel is to be closed": {func(c *conn) { c.abort(c.channels[1], fail(amqp091.CodePreconditionFailed, "late")) }, most},
 		"the connection is to be closed":  {func(c *conn) { c.Terminate(320, "closed") }, most},
-		"the socket is broken":            {func(c *conn) { c.broken(nil) }, 0},
+		"the socket is broken":            {func(c *conn) { c.sock.Break() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -39,11 +39,11 @@ func (c *conn) sendStart() {
 		{Key: "product", Value: product},
 		{Key: "version", Value: version},
 	}
-	c.out.putMethod(0, amqp091.ConnectionStart{
+	c.putMethod(0, amqp091.ConnectionStart{
 		VersionMajor: 0, VersionMinor: 9, ServerProperties: properties,
 		Mechanisms: strings.Join(c.Mechanisms, " "), Locales: "en_US",
 	})
-	c.flush(true)
+	c.out.Flush(true)
 }
 
 // handshake handles a method before the connection is open.
@@ -62,7 +62,7 @@ func (c *conn) handshake(m amqp091.Method) error {
 			return c.openVHost(m)
 		}
 	case *amqp091.ConnectionClose:
-		c.out.putMethod(0, amqp091.ConnectionCloseOk{})
+		c.putMethod(0, amqp091.ConnectionCloseOk{})
 		c.state = stateClosed
 		return nil
 	}
@@ -117,7 +117,7 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 		Product: clientWord(m.ClientProperties, "product"), Version: clientWord(m.ClientProperties, "version"),
 	}
 	heartbeat := max(0, c.Heartbeat)
-	c.out.putMethod(0, amqp091.ConnectionTune{
+	c.putMethod(0, amqp091.ConnectionTune{
 		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
 	})
 	c.state = stateTune
@@ -126,21 +126,21 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 
 // authenticate authenticates the client, while its socket is open and the handshake has not timed out.
 func (c *conn) authenticate(given auth.Credentials) (*broker.Identity, error) {
-	login := serving.Login{Broker: c.broker, Log: c.log, Socket: c.nc, Deadline: c.deadline, Stands: c.Stands, MaxAhead: maxAhead}
+	login := serving.Login{Broker: c.broker, Log: c.log, Socket: c.sock.Conn, Deadline: c.sock.Deadline(), Stands: c.Stands, MaxAhead: maxAhead}
 	id, ahead, err := login.Authenticate(given)
 	c.received(len(ahead))
-	c.in = append(c.in, ahead...) // the frame at hand comes before them
+	c.sock.Append(ahead) // the frame at hand comes before them
 	return id, err
 }
 
 // maxAhead is how much a client may send during its login; it needs two more frames.
-const maxAhead = maxStrangerBytes / 2
+const maxAhead = serving.MaxStranger / 2
 
 // refuse ends the connection without a close frame, after a delay that slows down guessing
 // (BR-2.4, BR-2.5, BR-1.8).
 func (c *conn) refuse() error {
 	c.Stands(broker.Refused)
-	serving.Delay(c.nc, maxStrangerBytes)
+	serving.Delay(c.sock.Conn, serving.MaxStranger)
 	return errEnd
 }
 
@@ -212,11 +212,9 @@ func (c *conn) openVHost(m *amqp091.ConnectionOpen) error {
 	}
 	c.link = link
 	c.state = stateRunning
-	c.deadline = time.Time{}
-	_ = c.nc.SetReadDeadline(c.deadline)
-	c.beat.Store(int64(c.heartbeat))
-	c.out.putMethod(0, amqp091.ConnectionOpenOk{})
-	c.out.wake() // the writer learns of the heartbeat
+	c.sock.SetDeadline(time.Time{})
+	c.putMethod(0, amqp091.ConnectionOpenOk{})
+	c.out.Beat(c.heartbeat)
 	if c.Opened != nil {
 		c.Opened()
 	}

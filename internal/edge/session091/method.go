@@ -101,7 +101,7 @@ func (ch *channel) dispatch(m amqp091.Method) error {
 // reply answers unless no-wait is set.
 func (ch *channel) reply(m amqp091.Method, noWait bool) {
 	if !noWait {
-		ch.c.out.putMethod(ch.number, m)
+		ch.c.putMethod(ch.number, m)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -221,10 +222,10 @@ func (ch *channel) returned(p *broker.Publication, body []byte, code uint16, tex
 		return err
 	}
 	ch.stats.returned.Add(1)
-	if len(body) < writeSize {
-		c.out.put(func(b []byte) []byte { return ch.appendReturn(b, p, body, code, text) })
+	if len(body) < serving.WriteSize {
+		c.out.Put(func(b []byte) []byte { return ch.appendReturn(b, p, body, code, text) })
 	} else {
-		c.out.putOwn(ch.appendReturn(nil, p, body, code, text))
+		c.putOwn(ch.appendReturn(nil, p, body, code, text))
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/safety/held"
 )
 
 // replied hands a reply to the channel that waits for it (BR-12.2). A reply that comes too late is dropped, but
@@ -81,9 +82,11 @@ const maxReplies = 64 << 20
 // requester is a consumer of direct replies: a channel has one at a time, each with a name of its
 // own. Repliers may still hold it when it has ended.
 type requester struct {
-	ch   *channel
-	tag  string
-	gone bool // cancelled; guarded by the output's lock
+	ch  *channel
+	tag string
+
+	mu   held.Mutex // guards what follows; it comes before the output's lock
+	gone bool       // cancelled
 }
 
 var _ broker.Requester = (*requester)(nil)
@@ -91,20 +94,30 @@ var _ broker.Requester = (*requester)(nil)
 // Reply implements broker.Requester.
 func (r *requester) Reply(exchange, key []byte, body message.Ref) {
 	c := r.ch.c
-	if c.out.pending.Load() > maxReplies {
+	if c.out.Pending() > maxReplies {
 		c.broker.Bodies().Release(body)
 		return
 	}
 	it := item{kind: itemReply, ch: r.ch, reply: &reply{exchange: append([]byte{}, exchange...), key: append([]byte{}, key...), to: r}}
 	it.d.Body, it.d.NoAck = body, true
-	c.deliver(&it)
-	c.flush(true)
+	c.count(&it)
+	if !r.offer(&it) {
+		c.broker.Bodies().Release(body)
+		return
+	}
+	c.out.Flush(true)
+}
+
+// offer puts a reply into the output, unless the requester has ended, or the output.
+func (r *requester) offer(it *item) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.gone && r.ch.c.out.Offer(it, it.bytes)
 }
 
 // end refuses further replies, so that later answers come after the last reply.
 func (r *requester) end() {
-	o := &r.ch.c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.gone = true
 }

@@ -7,13 +7,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 // What is returned is not copied while the output is locked, which a partition waits for that delivers to the same
 // connection; it comes whole, and before what answers it.
 func TestReturnsAreHandedOver(t *testing.T) {
-	const size, n = 2 * writeSize, 3
+	const size, n = 2 * serving.WriteSize, 3
 	mandatory := amqp091.AppendMethod(nil, 1, amqp091.BasicPublish{RoutingKey: "nowhere", Mandatory: true})
 	mandatory = append(mandatory, published("nowhere", size)[len(amqp091.AppendMethod(nil, 1, amqp091.BasicPublish{RoutingKey: "nowhere"})):]...)
 	for name, first := range map[string][]byte{"in a transaction": amqp091.AppendMethod(nil, 1, amqp091.TxSelect{}), "one by one": nil} {
@@ -33,11 +34,9 @@ func TestReturnsAreHandedOver(t *testing.T) {
 				if first != nil {
 					p.send(amqp091.AppendMethod(nil, 1, amqp091.TxCommit{}))
 				}
-				c.out.mu.Lock()
-				if copied := len(c.out.raw); copied > size/2 {
+				if copied := len(ready(c)); copied > size/2 {
 					t.Errorf("%d bytes were copied", copied)
 				}
-				c.out.mu.Unlock()
 				letGo()
 				synctest.Wait()
 				if got := p.heard[amqp091.BasicReturnID]; got != n || p.body != n*size {

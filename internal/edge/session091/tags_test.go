@@ -30,13 +30,14 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 	for name, interrupt := range map[string]func(c *conn){
 		"another channel is to be closed": func(c *conn) { c.abort(&channel{c: c, number: 2}, fail(amqp091.CodePreconditionFailed, "late")) },
 		"the connection is to be closed":  func(c *conn) { c.Terminate(320, "closed") },
-		"the socket is broken":            func(c *conn) { c.broken(nil) },
+		"the socket is broken":            func(c *conn) { c.sock.Break() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := &conn{nc: silent{}, heedc: make(chan struct{}, 1), state: stateRunning, log: slog.New(slog.DiscardHandler)}
+				c := &conn{state: stateRunning, log: slog.New(slog.DiscardHandler), tagc: make(chan struct{}, 1)}
 				c.Stands = func(broker.Standing) {}
-				c.out.tagc, c.out.wakec = make(chan struct{}, 1), make(chan struct{}, 1)
+				c.sock.Init(silent{}, nil, c.log)
+				c.out.Init(&c.sock, pen{c})
 				ch := &channel{c: c, number: 1}
 				ch.untagged.Store(1)
 				ended := false
@@ -48,7 +49,7 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 				synctest.Wait()
 				interrupt(c)
 				synctest.Wait()
-				if goesOn := c.shutdown.Load() == nil && !c.dead.Load(); ended == goesOn {
+				if goesOn := c.shutdown.Load() == nil && !c.sock.Dead(); ended == goesOn {
 					t.Errorf("it has ended: %t", ended)
 				}
 				ch.mu.Lock()
@@ -57,7 +58,7 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 				c.tagged(ch)
 				synctest.Wait()
 				var want error
-				if c.dead.Load() {
+				if c.sock.Dead() {
 					want = errBroken
 				}
 				if !ended || !errors.Is(failed, want) {
@@ -74,16 +75,20 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 // BR-8.11: a transaction is whole or not there, also where its connection ends when it has a get in hand, or waits for the tag
 // of one that it settles: no commit goes on without the settlement.
 func TestBR_8_11_ATransactionIsWholeWhereItsConnectionEnds(t *testing.T) {
-	for name, at := range map[string]struct{ before, then func(c *conn) }{
-		"closed while it waits": {func(*conn) {}, func(c *conn) { c.Terminate(amqp091.CodeConnectionForced, "by an operator") }},
-		"broken while it waits": {func(*conn) {}, func(c *conn) { c.broken(nil) }},
-		"broken before the get": {func(c *conn) { c.dead.Store(true) }, func(c *conn) { _ = c.nc.Close() }},
+	for name, at := range map[string]struct{ before, then func(s *severed, c *conn) }{
+		"closed while it waits": {func(*severed, *conn) {}, func(_ *severed, c *conn) { c.Terminate(amqp091.CodeConnectionForced, "by an operator") }},
+		"broken while it waits": {func(*severed, *conn) {}, func(_ *severed, c *conn) { c.sock.Break() }},
+		"broken before the get": {func(s *severed, c *conn) {
+			s.cut.Store(true) // the reader goes on
+			c.sock.Break()
+		}, func(s *severed, _ *conn) { _ = s.Conn.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := brokerOn(t, vfs.NewMem())
 				near, far := net.Pipe()
-				p := dialled(t, b, near, far, 1)
+				socket := &severed{Conn: near}
+				p := dialled(t, b, socket, far, 1)
 				for _, q := range []string{"in", "out"} {
 					p.send(amqp091.AppendMethod(nil, 1, amqp091.QueueDeclare{Queue: q, Durable: true}))
 				}
@@ -93,14 +98,14 @@ func TestBR_8_11_ATransactionIsWholeWhereItsConnectionEnds(t *testing.T) {
 				client := b.Connections()[0].Client()
 				in, out := runtimeQueue(t, b, "in"), runtimeQueue(t, b, "out")
 				_, letGo := StopSending(client)
-				at.before(client.(*conn))
+				at.before(socket, client.(*conn))
 				whole := amqp091.AppendMethod(nil, 1, amqp091.BasicGet{Queue: "in"})
 				whole = append(whole, published("out", 1)...)
 				whole = amqp091.AppendMethod(whole, 1, amqp091.BasicAck{Multiple: true})
 				whole = amqp091.AppendMethod(whole, 1, amqp091.TxCommit{})
 				go func() { _, _ = far.Write(whole) }()
 				synctest.Wait()
-				at.then(client.(*conn))
+				at.then(socket, client.(*conn))
 				synctest.Wait()
 				letGo()
 				synctest.Wait()

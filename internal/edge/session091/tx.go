@@ -167,7 +167,7 @@ func (ch *channel) txCommit() error {
 	ch.stats.dropped.Add(dropped)
 	ch.stats.returned.Add(returned)
 	if len(t.returns) > 0 {
-		c.out.putOwn(t.returns)
+		c.putOwn(t.returns)
 		t.returns = nil
 	}
 	for _, r := range t.replies {

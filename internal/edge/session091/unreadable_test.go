@@ -78,7 +78,7 @@ func TestUnreadableMessageGoesBack(t *testing.T) {
 		}
 		c.deliver(&item{kind: itemGet, ch: channel, q: q, d: d})
 	}
-	c.flush(false)
+	c.out.Flush(false)
 	if err := <-closed; err == nil || err.Code != amqp.InternalError || !strings.Contains(err.Reason, "queue 'q'") {
 		t.Errorf("the connection ended with %v, want 541 that names the queue", err)
 	}

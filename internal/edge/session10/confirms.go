@@ -77,7 +77,7 @@ func (p *publisher) replenish() {
 // grant tells the client its credit. REQUIRES: confirms.mu is held.
 func (p *publisher) grant() {
 	w := &p.confirms
-	p.s.c.out.putItem(item{kind: itemFlow, s: p.s, flow: &flow{linked: true, handle: p.handle, count: w.count, credit: w.credit}})
+	p.s.c.putItem(item{kind: itemFlow, s: p.s, flow: &flow{linked: true, handle: p.handle, count: w.count, credit: w.credit}})
 }
 
 // waiting is the number of messages without an outcome.
@@ -202,7 +202,7 @@ func (p *publisher) send() {
 		return
 	}
 	totals := &p.s.c.broker.Totals
-	p.s.c.out.put(func(b []byte) []byte {
+	p.s.c.out.Put(func(b []byte) []byte {
 		b, yes, no := w.append(b, p.s.number)
 		totals.Confirmed.Add(uint64(yes + no))
 		totals.Refused.Add(uint64(no))
@@ -222,7 +222,7 @@ func (p *publisher) Answered(answers []partition.Answer) {
 	}
 	w.mu.Unlock()
 	p.send()
-	p.s.c.flush(true)
+	p.s.c.out.Flush(true)
 }
 
 // opOwner gets the outcome of an operation.
@@ -296,7 +296,7 @@ func (c *conn) confirm() {
 		return
 	}
 	if err := c.link.Await(c.receipt); err != nil {
-		c.broken(err) // the node stops and answers nothing more
+		c.sock.Break() // the node stops and answers nothing more
 		return
 	}
 	c.receipt = partition.Receipt{}

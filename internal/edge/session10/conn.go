@@ -17,14 +17,12 @@ import (
 	"net"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/run/bodies"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/serving"
@@ -69,15 +67,6 @@ const (
 
 	defaultHandshake = 10 * time.Second
 	closeTimeout     = 30 * time.Second // for the client's close, as long as RabbitMQ waits
-
-	readSize    = 8 << 10   // of an idle connection's buffer
-	maxReadSize = 256 << 10 // of a busy one's
-	idleReads   = 8         // a connection is no longer busy after so many small reads in a row
-
-	strangerReadSize = 1 << 10 // before the login; it grows up to openFrameMax
-	// maxStrangerBytes is how much is read from a client before its login. The handshake has a few frames there, and none is
-	// larger than openFrameMax.
-	maxStrangerBytes = 64 << 10
 )
 
 // conn is one connection.
@@ -85,8 +74,6 @@ type conn struct {
 	// Static after construction.
 	Options
 	broker *broker.Broker
-	nc     net.Conn
-	raw    *serving.RawWriter // nil if the socket cannot be written without blocking
 	log    *slog.Logger
 	peer   broker.Peer
 	since  time.Time
@@ -99,14 +86,12 @@ type conn struct {
 	cause       deadletter.Cause // who its consumers are, without their links
 	clientProps amqp091.Table
 	container   string
-	clientMax   uint32 // max-frame-size of the client
-	channelMax  uint16 // the highest channel number
+	clientMax   uint32        // max-frame-size of the client
+	channelMax  uint16        // the highest channel number
+	beat        time.Duration // how often the client wants to hear something; 0: never
 
 	// Owned by the reader.
 	frameMax uint32 // of frames from the client
-	in       []byte
-	begin    int // start of the unconsumed bytes in in
-	little   int // small reads into an empty buffer since the last large one
 	ops      []partition.Op
 	opOwner  []opOwner
 	opBytes  int // bytes of the records that ops publish
@@ -123,40 +108,19 @@ type conn struct {
 	pub        broker.Publication
 	settling   []unsettled // scratch space of settle
 	inbound    inbound     // scratch space of transfers
-	deadline   time.Time   // the socket's read deadline
 	alarmed    bool        // the sessions' windows are closed for an alarm
 	unalarm    func()      // ends the subscription to alarms; nil before the open
 
 	sessions map[uint16]*session // the reader writes it under chMu; others read it under chMu
 	chMu     held.Mutex
 
+	sock     serving.Socket
 	out      output
-	renderer renderer      // owned by the holder of the pen
-	window   bodies.Window // for records on disk; owned by the holder of the pen
-	writeBy  time.Time     // the socket's write deadline; owned by the holder of the pen
-	beat     atomic.Int64  // how often the client wants to hear something, a time.Duration
+	renderer renderer // owned by the holder of the pen
 
-	ended   chan struct{} // closed when the reader ends
-	writing sync.WaitGroup
-	dead    atomic.Bool // the socket is broken
-	stats   traffic
-
-	// Requests of other goroutines to the reader: see interrupt.
-	interrupted atomic.Bool
-	heedc       chan struct{}           // wakes a reader that waits for room
-	shutdown    atomic.Pointer[failure] // closes the connection
-	aborts      []abortion              // sessions to be ended; guarded by chMu
-}
-
-// traffic counts bytes and frames.
-type traffic struct {
-	recvBytes, recvFrames, sentBytes, writes atomic.Uint64
-}
-
-// sent counts a write of n bytes.
-func (t *traffic) sent(n int) {
-	t.sentBytes.Add(uint64(n))
-	t.writes.Add(1)
+	// Requests of other goroutines to the reader: see serving.Socket.Interrupt.
+	shutdown atomic.Pointer[failure] // closes the connection
+	aborts   []abortion              // sessions to be ended; guarded by chMu
 }
 
 // state is the state of the connection.
@@ -203,22 +167,20 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Stands = func(broker.Standing) {}
 	}
 	c := &conn{
-		Options: o, broker: o.Broker, nc: nc, raw: serving.NewRawWriter(nc), peer: serving.PeerOf(nc, "AMQP 1-0"), since: time.Now(),
-		frameMax: openFrameMax, clientMax: openFrameMax, sessions: map[uint16]*session{}, ended: make(chan struct{}),
+		Options: o, broker: o.Broker, peer: serving.PeerOf(nc, "AMQP 1-0"), since: time.Now(),
+		frameMax: openFrameMax, clientMax: openFrameMax, sessions: map[uint16]*session{},
 	}
-	held.Name(&c.out.mu, "the output of a connection")
 	held.Name(&c.chMu, "the sessions of a connection")
 	c.log = o.Logger.With("conn", c.peer.Name)
-	c.out.wakec, c.out.roomc, c.heedc = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
-	c.in = make([]byte, 0, strangerReadSize)
-	c.writing.Go(bug.Guarded(c.log, "the writer of a connection", c.write))
+	c.sock.Init(nc, nil, c.log)
+	c.out.Init(&c.sock, pen{c})
+	c.out.Start()
 	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
 	defer func() { c.end(err) }()
 	defer bug.Contain(c.log, entry, c.free) // runs first: the end of a session needs shared state
 	c.offerMechanisms()
-	c.deadline = time.Now().Add(o.HandshakeTimeout)
-	_ = nc.SetReadDeadline(c.deadline)
+	c.sock.SetDeadline(time.Now().Add(o.HandshakeTimeout))
 	err = c.read()
 }
 
@@ -228,7 +190,7 @@ func refuseHeader(nc net.Conn) {
 	_ = nc.SetDeadline(time.Now().Add(serving.LingerTime))
 	_, err := io.WriteString(nc, amqp10.ProtocolHeaderSASL)
 	if c, ok := nc.(interface{ CloseWrite() error }); ok && err == nil && c.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, nc, maxStrangerBytes)
+		_, _ = io.CopyN(io.Discard, nc, serving.MaxStranger)
 	}
 	_ = nc.Close()
 }
@@ -263,12 +225,12 @@ func (c *conn) read() error {
 			if n == 0 {
 				break
 			}
-			c.begin += n
+			c.sock.Skip(n)
 		}
 		c.flushOps()
 		c.confirm()
-		c.flush(true)
-		c.waitForRoom()
+		c.out.Flush(true)
+		c.out.WaitForRoom()
 		if c.state == stateClosed {
 			return errEnd
 		}
@@ -278,7 +240,7 @@ func (c *conn) read() error {
 // next handles what is at the start of the unconsumed bytes, and returns its length; 0 if it is not whole. An error ends the
 // connection without a word.
 func (c *conn) next() (n int, err error) {
-	rest := c.in[c.begin:]
+	rest := c.sock.Unread()
 	switch c.state {
 	case stateHeader:
 		if len(rest) < amqp10.ProtocolHeaderSize {
@@ -299,7 +261,7 @@ func (c *conn) next() (n int, err error) {
 	if n == 0 {
 		return 0, nil
 	}
-	c.stats.recvFrames.Add(1)
+	c.sock.Traffic.ReceivedFrames.Add(1)
 	return n, c.frame(f)
 }
 
@@ -323,94 +285,34 @@ func (c *conn) badFrame(b []byte) *failure {
 // minFrame is the size of the smallest frame, which is all header (2.3.1).
 const minFrame = 8
 
-// fill reads more bytes after the unconsumed ones. The buffer grows while reads fill it, and to the size of a large frame; it
-// shrinks when little arrives for a while. Before the login little is read, and only the present frame enlarges the buffer.
+// fill reads more bytes, or handles the requests of other goroutines. A connection is dropped after between two and three of its idle
+// time-outs of silence, as one of AMQP 0-9-1 after so many heartbeats.
 func (c *conn) fill() error {
-	if c.begin == len(c.in) {
-		c.in, c.begin = c.in[:0], 0
-		if c.little >= idleReads && cap(c.in) > readSize {
-			c.in = make([]byte, 0, readSize)
-		}
-	} else if c.begin > 0 && (c.begin >= cap(c.in)/2 || len(c.in) == cap(c.in)) {
-		n := copy(c.in, c.in[c.begin:])
-		c.in, c.begin = c.in[:n], 0
-	}
-	if len(c.in) == cap(c.in) {
-		bigger := make([]byte, len(c.in), 2*cap(c.in))
-		copy(bigger, c.in)
-		c.in = bigger
-	}
 	if c.state == stateRunning {
-		c.extendDeadline()
-		if c.interrupted.Load() {
+		c.sock.KeepAlive(c.IdleTimeout)
+		if c.sock.Interrupted() {
 			return c.heed()
 		}
 	}
-	n, err := c.nc.Read(c.in[len(c.in):cap(c.in)])
+	n, err := c.sock.Fill(c.link != nil)
 	if n > 0 {
-		c.received(n)
-		full := len(c.in)+n == cap(c.in)
-		if c.little++; len(c.in) > 0 || n > readSize/2 {
-			c.little = 0
-		}
-		c.in = c.in[:len(c.in)+n]
-		switch {
-		case c.link == nil:
-			if c.stats.recvBytes.Load() > maxStrangerBytes {
-				c.log.Warn("closed a connection whose client sent too much before its login", "bytes", c.stats.recvBytes.Load())
-				return errEnd
-			}
-		case full && cap(c.in) < maxReadSize:
-			bigger := make([]byte, len(c.in), min(max(4*cap(c.in), readSize), maxReadSize))
-			copy(bigger, c.in)
-			c.in = bigger
-		}
-		return nil
+		c.broker.Received(n)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		switch {
-		case c.interrupted.Load():
-			if c.state == stateRunning {
-				return c.heed()
-			}
-			// A request to close a connection that is already closing does not wait for the client.
-			c.interrupted.Store(false)
-			if stop := c.shutdown.Load(); stop == nil || stop == c.told {
-				c.setDeadline()
-				return nil
-			}
-		case c.deadline.IsZero() || time.Now().Before(c.deadline): // the deadline was not ours: interrupt set it, and was handled before
-			c.setDeadline()
+	switch {
+	case errors.Is(err, serving.ErrInterrupted):
+		if c.state == stateRunning {
+			return c.heed()
+		}
+		// A request to close a connection that is already closing does not wait for the client.
+		c.sock.Heed(c.sock.Deadline())
+		if stop := c.shutdown.Load(); stop == nil || stop == c.told {
 			return nil
-		case c.state == stateRunning:
-			c.flushOps()
-			return c.close(fail(amqp10.ConditionResourceLimitExceeded, "no frame received from client within idle timeout threshold"))
 		}
-	}
-	if err == nil {
-		err = io.ErrNoProgress
+	case errors.Is(err, os.ErrDeadlineExceeded) && c.state == stateRunning:
+		c.flushOps()
+		return c.close(fail(amqp10.ConditionResourceLimitExceeded, "no frame received from client within idle timeout threshold"))
 	}
 	return err
-}
-
-// received counts read bytes.
-func (c *conn) received(n int) {
-	c.stats.recvBytes.Add(uint64(n))
-	c.broker.Received(n)
-}
-
-// extendDeadline moves the read deadline: a connection is dropped after between two and three of its idle time-outs of silence,
-// as one of AMQP 0-9-1 after so many heartbeats. It moves the deadline only when it is near, because each move costs a
-// timer of the system.
-func (c *conn) extendDeadline() {
-	if c.IdleTimeout <= 0 {
-		return // open and heed have removed the deadline
-	}
-	now := time.Now()
-	if c.deadline.Sub(now) < 2*c.IdleTimeout {
-		c.deadline = now.Add(3 * c.IdleTimeout)
-		_ = c.nc.SetReadDeadline(c.deadline)
-	}
 }
 
 // frame handles one frame. An error ends the connection without a word.
@@ -499,7 +401,7 @@ func (c *conn) closed() error {
 		c.endSessions()
 		c.link.Disconnect() // before the answer: the client may then connect again at once
 	}
-	c.out.putFrame(0, &amqp10.Close{})
+	c.putFrame(0, &amqp10.Close{})
 	c.state = stateClosed
 	return nil
 }
@@ -515,44 +417,21 @@ func (c *conn) close(f *failure) error {
 	c.log.Error("closing connection", "condition", f.condition, "reason", f.text, "user", c.login.User)
 	c.endSessions()
 	c.link.RemoveExclusive() // afterwards; the connection counts until its client has answered
-	c.out.putFrame(0, &amqp10.Close{Error: f.wire()})
+	c.putFrame(0, &amqp10.Close{Error: f.wire()})
 	c.state = stateClosing
-	c.deadline = time.Now().Add(closeTimeout)
-	c.setDeadline()
+	c.sock.SetDeadline(time.Now().Add(closeTimeout))
 	return nil
-}
-
-// setDeadline sets the socket's read deadline to the reader's, or to that of interrupt.
-func (c *conn) setDeadline() {
-	_ = c.nc.SetReadDeadline(c.deadline)
-	if c.interrupted.Load() { // the line above may have overwritten the deadline of interrupt, and delayed it until ours
-		_ = c.nc.SetReadDeadline(time.Now())
-	}
 }
 
 // Terminate implements broker.Client. Any goroutine may call it.
 func (c *conn) Terminate(_ uint16, text string) {
 	c.shutdown.CompareAndSwap(nil, fail(amqp10.ConditionInternalError, "Connection forced: %q", text))
-	c.interrupt()
-}
-
-// interrupt makes the reader handle requests of other goroutines. The flag is set before the deadline, and the reader checks it
-// after it has set its own deadline, so it cannot miss both. It may have handled the flag before it meets the deadline: see
-// fill.
-func (c *conn) interrupt() {
-	c.interrupted.Store(true)
-	_ = c.nc.SetReadDeadline(time.Now())
-	select {
-	case c.heedc <- struct{}{}:
-	default:
-	}
+	c.sock.Interrupt()
 }
 
 // heed handles the requests of other goroutines.
 func (c *conn) heed() error {
-	c.interrupted.Store(false)
-	c.deadline = time.Time{}
-	_ = c.nc.SetReadDeadline(time.Time{})
+	c.sock.Heed(time.Time{})
 	c.heedAlarm()
 	c.endAborted()
 	if stop := c.shutdown.Load(); stop != nil {
@@ -563,7 +442,7 @@ func (c *conn) heed() error {
 			return err
 		}
 	}
-	c.flush(true)
+	c.out.Flush(true)
 	return nil
 }
 
@@ -580,7 +459,7 @@ func (c *conn) heedAlarm() {
 // free says whether no lock of the connection is held for long: a panicking reader may have left one held, and partitions that
 // deliver to the connection would wait for it.
 func (c *conn) free() bool {
-	locks := []*held.Mutex{&c.chMu, &c.out.mu}
+	locks := []*held.Mutex{&c.chMu, c.out.Lock()}
 	for _, s := range c.sessions {
 		locks = append(locks, &s.mu)
 		for _, p := range s.publishers {
@@ -604,30 +483,16 @@ func (c *conn) end(cause error) {
 	if len(c.confirming) > 0 { // otherwise nobody waits
 		_ = c.link.Await(c.receipt)
 	}
-	close(c.ended)
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastWords)) // also for a write in progress
-	c.writing.Wait()
-	lingers := c.state == stateClosed && !c.dead.Load() && serving.EndOutput(c.nc)
-	if !lingers {
-		_ = c.nc.Close()
-	}
-	c.drainOutbox()
+	c.out.End()
+	lingers := c.sock.Close(c.state == stateClosed)
+	c.drain()
 	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
 	if lingers {
-		serving.Linger(c.nc)
-		_ = c.nc.Close()
-	}
-}
-
-// broken is called when the socket cannot be written.
-func (c *conn) broken(error) {
-	if c.dead.CompareAndSwap(false, true) {
-		_ = c.nc.Close() // the reader finds out
-		c.interrupt()
+		c.sock.Linger()
 	}
 }
 

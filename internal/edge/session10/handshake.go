@@ -17,11 +17,11 @@ import (
 // offerMechanisms begins the SASL dialog (5.3.2).
 func (c *conn) offerMechanisms() {
 	list, _, _ := amqp10.ReadValue(amqp10.AppendSymbols(nil, c.Mechanisms...))
-	c.out.put(func(b []byte) []byte {
+	c.out.Put(func(b []byte) []byte {
 		b = append(b, amqp10.ProtocolHeaderSASL...)
 		return amqp10.AppendFrame(b, 0, &amqp10.SASLMechanisms{SASLServerMechanisms: list})
 	})
-	c.flush(true)
+	c.out.Flush(true)
 }
 
 // sasl handles a frame of the SASL dialog.
@@ -58,7 +58,7 @@ func (c *conn) step(response []byte) error {
 		return c.refuseLogin()
 	}
 	if credentials == nil {
-		c.out.putFrame(0, &amqp10.SASLChallenge{Challenge: challenge})
+		c.putFrame(0, &amqp10.SASLChallenge{Challenge: challenge})
 		return nil
 	}
 	id, err := c.authenticate(*credentials)
@@ -69,29 +69,29 @@ func (c *conn) step(response []byte) error {
 		return c.refuseLogin()
 	}
 	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: name}
-	c.out.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeOK})
+	c.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeOK})
 	c.state = stateHeader
 	return nil
 }
 
 // maxAhead is how much a client may send during its login; it needs three more frames.
-const maxAhead = maxStrangerBytes / 2
+const maxAhead = serving.MaxStranger / 2
 
 // authenticate authenticates the client, while its socket is open and the handshake has not timed out.
 func (c *conn) authenticate(given auth.Credentials) (*broker.Identity, error) {
-	login := serving.Login{Broker: c.broker, Log: c.log, Socket: c.nc, Deadline: c.deadline, Stands: c.Stands, MaxAhead: maxAhead}
+	login := serving.Login{Broker: c.broker, Log: c.log, Socket: c.sock.Conn, Deadline: c.sock.Deadline(), Stands: c.Stands, MaxAhead: maxAhead}
 	id, ahead, err := login.Authenticate(given)
-	c.received(len(ahead))
-	c.in = append(c.in, ahead...) // the frame at hand comes before them
+	c.broker.Received(len(ahead))
+	c.sock.Append(ahead) // the frame at hand comes before them
 	return id, err
 }
 
 // refuseLogin tells the client that it is not let in, after a delay that slows down guessing.
 func (c *conn) refuseLogin() error {
 	c.Stands(broker.Refused)
-	if !serving.Delay(c.nc, maxStrangerBytes) {
-		c.out.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeAuth})
-		c.flush(true)
+	if !serving.Delay(c.sock.Conn, serving.MaxStranger) {
+		c.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeAuth})
+		c.out.Flush(true)
 	}
 	return errEnd
 }
@@ -102,7 +102,7 @@ func (c *conn) header(header []byte) error {
 		c.log.Warn("protocol not supported after the login", "header", header)
 		return errEnd
 	}
-	c.out.put(func(b []byte) []byte { return append(b, amqp10.ProtocolHeader...) })
+	c.out.Put(func(b []byte) []byte { return append(b, amqp10.ProtocolHeader...) })
 	c.state = stateOpen
 	return nil
 }
@@ -112,12 +112,12 @@ func (c *conn) header(header []byte) error {
 func (c *conn) refuse(f *failure) error {
 	c.log.Warn("connection refused", "condition", f.condition, "reason", f.text, "user", c.login.User)
 	c.Stands(broker.Refused)
-	c.flush(true)
-	gone := serving.Delay(c.nc, maxStrangerBytes)
+	c.out.Flush(true)
+	gone := serving.Delay(c.sock.Conn, serving.MaxStranger)
 	if c.state == stateOpen && !gone && !c.Strict {
-		c.out.putFrame(0, c.opening())
-		c.out.putFrame(0, &amqp10.Close{Error: f.wire()})
-		c.flush(true)
+		c.putFrame(0, c.opening())
+		c.putFrame(0, &amqp10.Close{Error: f.wire()})
+		c.out.Flush(true)
 	}
 	return errEnd
 }
@@ -147,12 +147,11 @@ func (c *conn) open(o *amqp10.Open) error {
 	}
 	c.link = link
 	c.state = stateRunning
-	c.deadline = time.Time{}
-	_ = c.nc.SetReadDeadline(c.deadline)
-	c.out.putFrame(0, c.opening())
+	c.sock.SetDeadline(time.Time{})
+	c.putFrame(0, c.opening())
 	c.frameMax = c.FrameMax
-	c.out.wake() // the writer learns how often the client wants to hear something
-	c.unalarm = c.broker.OnAlarm(c.interrupt)
+	c.out.Beat(c.beat)
+	c.unalarm = c.broker.OnAlarm(c.sock.Interrupt)
 	c.alarmed = c.broker.Alarmed()
 	if c.Opened != nil {
 		c.Opened()
@@ -191,7 +190,7 @@ func (c *conn) negotiate(o *amqp10.Open) error {
 		if idle < minIdleTimeout {
 			return fail(amqp10.ConditionNotAllowed, "idle-time-out (%d ms) < minimum idle-time-out (%d ms)", idle, minIdleTimeout)
 		}
-		c.beat.Store(int64(time.Duration(idle) * time.Millisecond))
+		c.beat = time.Duration(idle) * time.Millisecond
 	}
 	c.clientMax = o.MaxFrameSize.Value
 	c.channelMax = min(o.ChannelMax.Value, uint16(min(c.SessionMax, 1<<16)-1))

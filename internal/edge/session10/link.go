@@ -47,8 +47,8 @@ func (s *session) attach(a *amqp10.Attach) error {
 	} else {
 		answer.Target, answer.InitialDeliveryCount = a.Target, amqp10.Some[uint32](0)
 	}
-	c.out.putFrame(s.number, &answer)
-	c.out.putFrame(s.number, &amqp10.Detach{Handle: a.Handle, Closed: true, Error: f.wire()})
+	c.putFrame(s.number, &answer)
+	c.putFrame(s.number, &amqp10.Detach{Handle: a.Handle, Closed: true, Error: f.wire()})
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 	c.chMu.Lock()
 	s.publishers[a.Handle] = p
 	c.chMu.Unlock()
-	c.out.putFrame(s.number, &amqp10.Attach{
+	c.putFrame(s.number, &amqp10.Attach{
 		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleReceiver, SndSettleMode: a.SndSettleMode, Source: a.Source, Target: a.Target,
 		MaxMessageSize: amqp10.Some(uint64(c.link.MaxMessageSize())),
 	})
@@ -235,7 +235,7 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		s.mu.Lock()
 		s.consumers[a.Handle] = k
 		s.mu.Unlock()
-		c.out.putFrame(s.number, answer)
+		c.putFrame(s.number, answer)
 	})
 	return err
 }
@@ -297,7 +297,7 @@ func (s *session) detach(d *amqp10.Detach) error {
 		}
 		s.detachManager(m, d.Handle)
 	}
-	c.out.putFrame(s.number, &amqp10.Detach{Handle: d.Handle, Closed: d.Closed})
+	c.putFrame(s.number, &amqp10.Detach{Handle: d.Handle, Closed: d.Closed})
 	return nil
 }
 
@@ -318,7 +318,7 @@ func (s *session) endConsumer(k *consumer, back bool) (held []unsettled, was boo
 			delete(s.unsettled, id)
 		}
 	}
-	s.c.out.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
+	s.c.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
 	return held, true
 }
 
@@ -340,7 +340,7 @@ func (p *publisher) fail(f *failure) {
 	}
 	c.log.Warn("detaching a link", "link", p.name, "channel", s.number, "condition", f.condition, "reason", f.text, "user", c.login.User)
 	s.endPublisher(p)
-	c.out.putFrame(s.number, &amqp10.Detach{Handle: p.handle, Closed: true, Error: f.wire()})
+	c.putFrame(s.number, &amqp10.Detach{Handle: p.handle, Closed: true, Error: f.wire()})
 }
 
 // properties reads the properties of a consumer's link.

@@ -10,6 +10,7 @@ import (
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -82,7 +83,7 @@ func (s *session) attachManager(a *amqp10.Attach, client []byte) error {
 	if request {
 		m.in, m.hasIn, m.inCount, m.inCredit = a.Handle, true, a.InitialDeliveryCount.Value, maxManagementCredit
 		reply.MaxMessageSize = amqp10.Some(uint64(c.link.MaxMessageSize()))
-		c.out.putFrame(s.number, reply)
+		c.putFrame(s.number, reply)
 		s.grantManager(m)
 		return nil
 	}
@@ -91,7 +92,7 @@ func (s *session) attachManager(a *amqp10.Attach, client []byte) error {
 	m.gone = false
 	s.mu.Unlock()
 	reply.RcvSettleMode, reply.InitialDeliveryCount, reply.MaxMessageSize = a.RcvSettleMode, amqp10.Some[uint32](0), a.MaxMessageSize
-	c.out.putFrame(s.number, reply)
+	c.putFrame(s.number, reply)
 	return nil
 }
 
@@ -101,7 +102,7 @@ func isTrue(v amqp10.Value) bool {
 }
 
 func (s *session) grantManager(m *manager) {
-	s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{linked: true, handle: m.in, count: m.inCount, credit: m.inCredit}})
+	s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{linked: true, handle: m.in, count: m.inCount, credit: m.inCredit}})
 }
 
 // detachManager ends one link of a pair.
@@ -113,7 +114,7 @@ func (s *session) detachManager(m *manager, handle uint32) {
 		s.mu.Lock()
 		m.gone = true
 		s.mu.Unlock()
-		s.c.out.putItem(item{kind: itemWindow, s: s})
+		s.c.putItem(item{kind: itemWindow, s: s})
 		replaced := *m // a new link of the pair gets no answer of this one
 		replaced.gone, replaced.held = false, nil
 		s.managers[m.name] = &replaced
@@ -135,7 +136,7 @@ func (s *session) flowManager(m *manager, f *amqp10.Flow) {
 		m.outCount, m.outCredit = m.outCount+m.outCredit, 0
 	}
 	if f.Drain || f.Echo {
-		s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{linked: true, handle: m.out, count: m.outCount, credit: m.outCredit, drain: f.Drain}})
+		s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{linked: true, handle: m.out, count: m.outCount, credit: m.outCredit, drain: f.Drain}})
 	}
 }
 
@@ -214,15 +215,8 @@ func (s *session) answerHeld(m *manager) {
 
 // answer puts an answer into the output. It counts as one that waits: a client that reads none is not read either.
 func (c *conn) answer(s *session, a *answer) {
-	o := &c.out
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.shut {
-		return
-	}
-	it := item{kind: itemAnswer, s: s, bytes: len(a.payload) + itemBytes, answer: a}
-	o.owed += it.bytes
-	o.items.Push(&it)
+	it := item{kind: itemAnswer, s: s, bytes: len(a.payload) + serving.ItemBytes, answer: a}
+	c.out.PutItem(&it, it.bytes)
 }
 
 // request is a request to the management node.

@@ -11,6 +11,7 @@ import (
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp10"
 )
 
@@ -36,11 +37,11 @@ type consumer struct {
 	drain   bool   // the client wants to hear when nothing more is there
 	echo    bool   // it wants an answer
 	next    *wish  // what it has said during a drain
+	hungry  bool   // the output has it paused
 	feeding bool   // a goroutine is in feed
 	again   bool   // and looks once more
 
 	granted atomic.Uint32 // the delivery-count up to which the queue may deliver; written by who feeds
-	hungry  bool          // it is in output.hungry; guarded by output.mu
 	gone    atomic.Bool   // as ended
 	size    atomic.Int64  // of the delivery before, in bytes; 0: there was none
 
@@ -61,7 +62,7 @@ func (k *consumer) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.Deliv
 }
 
 // Flush implements partition.Subscriber.
-func (k *consumer) Flush() { k.s.c.flush(true) }
+func (k *consumer) Flush() { k.s.c.out.Flush(true) }
 
 // QueueGone implements partition.Subscriber.
 func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
@@ -72,10 +73,10 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 	s.c.link.NotifyConsumerGone(q, k.Tag, s.number, false)
 	s.mu.Lock()
 	if !s.closed {
-		s.c.out.putFrame(s.number, &amqp10.Detach{Handle: k.handle, Closed: true, Error: &amqp10.Error{Condition: []byte(amqp10.ConditionResourceDeleted)}})
+		s.c.putFrame(s.number, &amqp10.Detach{Handle: k.handle, Closed: true, Error: &amqp10.Error{Condition: []byte(amqp10.ConditionResourceDeleted)}})
 	}
 	s.mu.Unlock()
-	s.c.flush(false)
+	s.c.out.Flush(false)
 }
 
 // TimedOut implements partition.Subscriber (DL-12.7). The queue has taken deliveries back, and gives the consumer nothing more
@@ -156,7 +157,7 @@ func (k *consumer) feed() {
 		drain := k.drain
 		if step == 0 && (left > 0 || !drain && !k.echo) {
 			if left > 0 {
-				s.c.out.starve(k)
+				k.starve()
 			}
 			continue
 		}
@@ -171,14 +172,14 @@ func (k *consumer) feed() {
 		switch left -= step; {
 		case drain && (drained > 0 || left <= 0):
 			k.granted.Store(k.limit)
-			s.c.out.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
+			s.c.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, drained: uint32(drained + max(left, 0)), drain: true, available: ready}})
 			if k.drain = false; k.next != nil {
 				k.heed(k.next)
 				k.next = nil
 			}
 		case k.echo && !drain:
 			k.echo = false
-			s.c.out.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, available: ready}})
+			s.c.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &flow{credit: k.limit, available: ready}})
 		}
 	}
 	k.feeding = false
@@ -186,13 +187,12 @@ func (k *consumer) feed() {
 
 // room is how many deliveries may be granted now.
 func (k *consumer) room() int {
-	o := &k.s.c.out
-	if !o.roomy(k) {
+	if !k.roomy() {
 		return 0
 	}
 	step := int64(firstStep)
 	if size := k.size.Load(); size > 0 {
-		step = min(max(1, (highWater-o.pending.Load())/size), grantStep)
+		step = min(max(1, (serving.HighWater-k.s.c.out.Pending())/size), grantStep)
 	}
 	return min(int(step), max(0, maxGranted-k.ahead()))
 }
@@ -209,7 +209,7 @@ type part struct {
 
 // send encodes a delivery, or goes on with a part of one. It returns false if the client's window is used up before all of it
 // was sent; then the session keeps the part.
-func (p *pen) send(it *item, from *part) (whole bool) {
+func (p pen) send(it *item, from *part) (whole bool) {
 	c, s, k := p.c, it.s, it.consumer
 	var rec message.Record
 	var head, body, tail []byte
@@ -273,7 +273,7 @@ func (p *pen) send(it *item, from *part) (whole bool) {
 		}
 		s.nextOutgoing++
 		s.mu.Unlock()
-		o.wire, sent = amqp10.AppendTransfer(o.wire, s.number, &t, c.clientMax, sent, head, body, tail)
+		o.Wire, sent = amqp10.AppendTransfer(o.Wire, s.number, &t, c.clientMax, sent, head, body, tail)
 		t = amqp10.Transfer{Handle: handle}
 	}
 	if rec != nil && c.link.Traced() && from == nil {
@@ -327,13 +327,13 @@ func (s *session) keepPart(it *item, from *part, head []byte, sent int) {
 }
 
 // skip tells the client that a message that it does not get has used up credit.
-func (p *pen) skip(it *item) {
+func (p pen) skip(it *item) {
 	it.consumer.count.Add(1)
 	p.flow(&item{kind: itemFlow, s: it.s, consumer: it.consumer, flow: &flow{credit: it.consumer.told.Load()}})
 }
 
 // flow encodes a flow with the present state of the session.
-func (p *pen) flow(it *item) {
+func (p pen) flow(it *item) {
 	s, f, k := it.s, it.flow, it.consumer
 	w := amqp10.Flow{OutgoingWindow: outgoingWindow}
 	if k != nil {
@@ -350,7 +350,7 @@ func (p *pen) flow(it *item) {
 	w.NextIncomingID, w.IncomingWindow, w.NextOutgoingID = amqp10.Some(s.nextIncoming), uint32(max(0, s.window)), s.nextOutgoing
 	s.mu.Unlock()
 	if !over {
-		p.c.out.wire = amqp10.AppendFrame(p.c.out.wire, s.number, &w)
+		p.c.out.Wire = amqp10.AppendFrame(p.c.out.Wire, s.number, &w)
 	}
 }
 

@@ -59,14 +59,14 @@ func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
 	if c.alarmed {
 		s.window = 0
 	}
-	c.out.putFrame(number, &amqp10.Begin{
+	c.putFrame(number, &amqp10.Begin{
 		RemoteChannel: amqp10.Some(number), IncomingWindow: uint32(s.window), OutgoingWindow: outgoingWindow, HandleMax: amqp10.Some(s.handleMax),
 	})
 	if refused != nil {
 		f := asFailure(refused)
 		f.condition = amqp10.ConditionResourceLimitExceeded
 		c.log.Error("refused a session", "channel", number, "reason", f.text, "user", c.login.User)
-		c.out.putFrame(number, &amqp10.End{Error: f.wire()})
+		c.putFrame(number, &amqp10.End{Error: f.wire()})
 		return nil
 	}
 	c.chMu.Lock()
@@ -128,7 +128,7 @@ func (c *conn) endSession(s *session, f *failure) {
 	s.wait()
 	c.release([]*session{s})()
 	c.forgetSession(s)
-	c.out.putFrame(s.number, &end)
+	c.putFrame(s.number, &end)
 }
 
 func (c *conn) forgetSession(s *session) {
@@ -175,7 +175,7 @@ func (c *conn) release(sessions []*session) (applied func()) {
 		c.chMu.Lock()
 		clear(s.publishers)
 		c.chMu.Unlock()
-		c.out.putItem(item{kind: itemWindow, s: s}) // what is parked there is released
+		c.putItem(item{kind: itemWindow, s: s}) // what is parked there is released
 	}
 	applied = func() {}
 	if len(seats) > 0 {
@@ -193,7 +193,7 @@ func (c *conn) abort(s *session, f *failure) {
 	c.chMu.Lock()
 	c.aborts = append(c.aborts, abortion{s, f})
 	c.chMu.Unlock()
-	c.interrupt()
+	c.sock.Interrupt()
 }
 
 type abortion struct {
@@ -234,7 +234,7 @@ func (s *session) heedAlarm(on bool) {
 		s.window, s.slack = 0, maxWindow
 	}
 	s.mu.Unlock()
-	s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+	s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
 }
 
 // took counts a transfer of the client (2.5.6). Half way through its window the client gets a new one.
@@ -253,7 +253,7 @@ func (s *session) took() error {
 		return failSession(amqp10.ConditionWindowViolation, "incoming window violation (tolerated excess tranfers: %d)", s.slack)
 	}
 	if renew {
-		s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+		s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (s *session) flow(f *amqp10.Flow) error {
 	}
 	if s.limit != from+f.IncomingWindow {
 		s.limit = from + f.IncomingWindow
-		s.c.out.putItem(item{kind: itemWindow, s: s})
+		s.c.putItem(item{kind: itemWindow, s: s})
 	}
 	s.nextIncoming, s.theirWindow = f.NextOutgoingID, f.OutgoingWindow
 	var k *consumer
@@ -279,7 +279,7 @@ func (s *session) flow(f *amqp10.Flow) error {
 	s.mu.Unlock()
 	if !f.Handle.Set {
 		if f.Echo {
-			s.c.out.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
+			s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
 		}
 		return nil
 	}

@@ -58,7 +58,7 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 		}
 	}
 	if !d.Settled {
-		c.out.putFrame(s.number, &amqp10.Disposition{Role: amqp10.RoleSender, First: d.First, Last: d.Last, Settled: true, State: d.State})
+		c.putFrame(s.number, &amqp10.Disposition{Role: amqp10.RoleSender, First: d.First, Last: d.Last, Settled: true, State: d.State})
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func (c *conn) Status() broker.ConnectionStatus {
 		Peer: c.peer, User: c.login.User, Mechanism: c.login.Mechanism, VHost: c.vhost, Since: c.since,
 		Container: c.container, Channels: sessions, ChannelMax: int(c.channelMax), FrameMax: int(c.clientMax), Heartbeat: max(0, c.IdleTimeout),
 		Properties: c.clientProps, TLS: c.TLS,
-		ReceivedBytes: c.stats.recvBytes.Load(), ReceivedFrames: c.stats.recvFrames.Load(), SentBytes: c.stats.sentBytes.Load(), Writes: c.stats.writes.Load(),
+		ReceivedBytes: c.sock.Traffic.ReceivedBytes.Load(), ReceivedFrames: c.sock.Traffic.ReceivedFrames.Load(), SentBytes: c.sock.Traffic.SentBytes.Load(), Writes: c.sock.Traffic.Writes.Load(),
 	}
 }
 

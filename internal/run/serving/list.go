@@ -22,11 +22,16 @@ const (
 func (l *List[T]) Len() int { return len(l.full)*chunkItems + len(l.last) }
 
 // Push adds an item.
-func (l *List[T]) Push(it *T) {
+func (l *List[T]) Push(it *T) { *l.Add() = *it }
+
+// Add adds an item, for the caller to set. It is zero, and valid until the next Add.
+func (l *List[T]) Add() *T {
 	if len(l.last) == cap(l.last) {
 		l.grow()
 	}
-	l.last = append(l.last, *it)
+	k := len(l.last)
+	l.last = l.last[:k+1]
+	return &l.last[k]
 }
 
 // grow makes room in the last chunk.

@@ -1,7 +1,8 @@
 // Package serving has what the sessions of all protocols do alike for a client: they log it in while its socket is open,
-// keep what waits for it, and write what its socket accepts at once. It knows no protocol.
+// read its socket, keep what waits for it, and write it. It knows no protocol.
 //
-// Goroutines: one watches the socket of each client that logs in; Login.Authenticate waits for it.
+// Goroutines: one watches the socket of each client that logs in; Login.Authenticate waits for it. The writer of an Output sends
+// what others leave to it; Output.End waits for it.
 package serving
 
 import (
