@@ -234,6 +234,38 @@ func TestCredit(t *testing.T) {
 	}
 }
 
+// A receiver that ends its credit while messages are on their way to it says a delivery-count that is behind. What it takes after
+// that counts from what it has got. go-amqp drains in this way.
+func TestCreditThatEndsWhileMessagesAreOnTheirWay(t *testing.T) {
+	for _, drain := range []bool{true, false} {
+		t.Run(fmt.Sprintf("drain=%t", drain), func(t *testing.T) {
+			n := serve(t, broker.Options{}, nil)
+			n.declare(t, "q", nil)
+			n.publish(t, "q", "0", "1", "2")
+			c := n.session(t)
+			c.consumer(0, 0, "q", 10)
+			for range 3 {
+				awaitTransfer(c)
+			}
+			c.credit(0, 0, 1, 0, drain)
+			if drain {
+				if f := await[*amqp10.Flow](c); !f.Drain || f.DeliveryCount.Value != 3 || f.LinkCredit.Value != 0 {
+					t.Errorf("%+v", f)
+				}
+			}
+			n.publish(t, "q", "3", "4")
+			c.credit(0, 0, 3, 1, false)
+			if _, payload := awaitTransfer(c); c.bodyOf(payload) != "3" {
+				t.Errorf("%q", c.bodyOf(payload))
+			}
+			c.credit(0, 0, 4, 0, true) // and no more than that
+			if f := await[*amqp10.Flow](c); f.DeliveryCount.Value != 4 || f.Available.Value != 1 {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
 // A drain of more than the output takes goes on until the queue is empty.
 func TestALargeDrain(t *testing.T) {
 	n := serve(t, broker.Options{}, nil)

@@ -119,11 +119,14 @@ func (k *consumer) flow(f *amqp10.Flow) error {
 
 // heed notes what the client takes. REQUIRES: session.mu is held, and no drain is under way.
 func (k *consumer) heed(w *wish) {
-	count, granted := w.count, k.granted.Load()
-	if int32(count-granted) > 0 { // it cannot have got more than the queue could deliver
-		count = granted
+	count, sent := w.count, k.count.Load()
+	if int32(count-sent) > 0 { // it cannot have got more than was sent
+		count = sent
 	}
 	k.limit = count + min(w.credit, mostCredit)
+	if int32(k.limit-sent) < 0 { // nor take back what was, as a client without credit that is behind seems to say
+		k.limit = sent
+	}
 	k.told.Store(k.limit)
 	k.drain, k.echo = w.drain, w.echo && !w.drain
 }
