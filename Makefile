@@ -50,6 +50,7 @@ test: ## all tests that need nothing but Go
 	cd test/conformance && $(GO) vet .
 	cd test/brokerbench && $(GO) vet .
 	cd test/interop/go-amqp091 && $(GO) vet .
+	cd test/interop/go-amqp && $(GO) vet .
 	cd test/interop/watermill && $(GO) vet .
 	cd test/goamqp && $(GO) vet . && $(GO) test . # the codec of AMQP 1.0 against another one
 	cd test/embedded && $(GO) vet -mod=mod . && $(GO) test -mod=mod . # its go.mod follows this one's
