@@ -14,6 +14,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,7 @@ type Options struct {
 	ChannelMax uint16        // BR-1.6; 0: 2047
 	FrameMax   uint32        // BR-1.6; 0: 131072
 	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: no suggestion
-	Mechanisms []string      // BR-2.1; nil: PLAIN and AMQPLAIN
+	Mechanisms []string      // BR-2.1; nil: serving.DefaultMechanisms
 	// Anonymous are the credentials of ANONYMOUS, if it is offered (BR-2.1).
 	Anonymous auth.Credentials
 	// TLS describes the client's TLS; nil without TLS.
@@ -160,7 +161,8 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Heartbeat = defaultHeartbeat
 	}
 	if o.Mechanisms == nil {
-		o.Mechanisms = []string{"AMQPLAIN", "PLAIN"}
+		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous)
+		slices.Sort(o.Mechanisms) // RabbitMQ's order in this protocol
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = defaultHandshake

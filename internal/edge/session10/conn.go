@@ -40,7 +40,7 @@ type Options struct {
 	LinkMax     int           // links of a session; 0: 256
 	FrameMax    uint32        // of frames from the client, in bytes; 0: 131072
 	IdleTimeout time.Duration // a client that is silent for so long is closed; 0: 60 s; negative: none is
-	Mechanisms  []string      // nil: PLAIN and AMQPLAIN
+	Mechanisms  []string      // nil: serving.DefaultMechanisms
 	// Anonymous are the credentials of ANONYMOUS, if it is offered.
 	Anonymous auth.Credentials
 	// TLS describes the client's TLS; nil without TLS.
@@ -158,7 +158,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.IdleTimeout = defaultIdleTimeout
 	}
 	if o.Mechanisms == nil {
-		o.Mechanisms = []string{"AMQPLAIN", "PLAIN"}
+		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous)
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = defaultHandshake

@@ -35,7 +35,7 @@ func (c *conn) sasl(d amqp10.Descriptor, v amqp10.Value) error {
 		m, known := serving.Mechanism(string(init.Mechanism), c.Mechanisms, c.TLS, c.Anonymous)
 		if !known {
 			c.log.Warn("login refused", "mechanism", printable(init.Mechanism), "error", "the mechanism is not offered")
-			return c.refuseLogin()
+			return c.refuseLogin(false)
 		}
 		c.mechanism = m
 		return c.step(init.InitialResponse)
@@ -55,7 +55,7 @@ func (c *conn) step(response []byte) error {
 	challenge, credentials, err := c.mechanism.Step(response)
 	if err != nil {
 		c.log.Warn("login refused", "mechanism", name, "error", err)
-		return c.refuseLogin()
+		return c.refuseLogin(false)
 	}
 	if credentials == nil {
 		c.putFrame(0, &amqp10.SASLChallenge{Challenge: challenge})
@@ -66,7 +66,7 @@ func (c *conn) step(response []byte) error {
 	c.broker.NotifyLogin(credentials.User, name, &c.peer, c.TLS, err == nil)
 	if err != nil {
 		c.log.Warn("login refused", "mechanism", name, "error", err)
-		return c.refuseLogin()
+		return c.refuseLogin(true)
 	}
 	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: name}
 	c.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeOK})
@@ -86,10 +86,11 @@ func (c *conn) authenticate(given auth.Credentials) (*broker.Identity, error) {
 	return id, err
 }
 
-// refuseLogin tells the client that it is not let in, after a delay that slows down guessing.
-func (c *conn) refuseLogin() error {
+// refuseLogin does not let the client in, after a delay that slows down guessing. It says so to one that told says: whoever
+// breaks the dialog, by a mechanism that is not offered or a response without its form, hears nothing more, as in RabbitMQ.
+func (c *conn) refuseLogin(told bool) error {
 	c.Stands(broker.Refused)
-	if !serving.Delay(c.sock.Conn, serving.MaxStranger) {
+	if !serving.Delay(c.sock.Conn, serving.MaxStranger) && told {
 		c.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeAuth})
 		c.out.Flush(true)
 	}

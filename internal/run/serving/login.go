@@ -71,6 +71,16 @@ func (l *Login) readAhead() (ahead []byte, open bool) {
 	return ahead, false
 }
 
+// DefaultMechanisms are those that a client is offered unless the configuration names some, the preferred one first (BR-2.1).
+// ANONYMOUS needs the credentials that it logs in with.
+func DefaultMechanisms(anonymous auth.Credentials) []string {
+	list := []string{"PLAIN", "AMQPLAIN"}
+	if anonymous.User != "" {
+		list = append(list, "ANONYMOUS")
+	}
+	return list
+}
+
 // Mechanism starts the exchange of a SASL mechanism that is among those offered. secure is nil without TLS; anonymous are the
 // credentials of ANONYMOUS.
 func Mechanism(name string, offered []string, secure *broker.TLS, anonymous auth.Credentials) (auth.Mechanism, bool) {
