@@ -234,9 +234,6 @@ func fieldLiteral(f field) string {
 	if f.mandatory {
 		text += ", mandatory: true"
 	}
-	if f.max > 0 {
-		text += fmt.Sprintf(", max: %d", f.max)
-	}
 	if f.secret {
 		text += ", secret: true"
 	}
@@ -251,9 +248,6 @@ func fieldComment(f goField) string {
 	}
 	if f.def != "" {
 		words = append(words, "default "+f.def)
-	}
-	if f.max > 0 {
-		words = append(words, fmt.Sprintf("at most %d octets", f.max))
 	}
 	switch f.kind {
 	case "binary", "string", "symbol", "message-id":

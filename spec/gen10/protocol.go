@@ -45,7 +45,6 @@ type field struct {
 	kind      string
 	mandatory bool
 	def       string // "" if it has no default
-	max       int    // octets, 0 for no limit
 	secret    bool
 }
 
@@ -164,7 +163,7 @@ func (r *tableReader) addChoice(words []string) error {
 
 func (r *tableReader) addField(words []string) error {
 	if len(words) < 2 {
-		return fmt.Errorf("want FIELD TYPE [mandatory] [default=VALUE] [max=OCTETS] [secret]")
+		return fmt.Errorf("want FIELD TYPE [mandatory] [default=VALUE] [secret]")
 	}
 	f := field{name: words[0], kind: words[1]}
 	_, isRestricted := r.restricted[f.kind]
@@ -180,12 +179,6 @@ func (r *tableReader) addField(words []string) error {
 			f.secret = true
 		case "default":
 			f.def = value
-		case "max":
-			n, err := strconv.ParseUint(value, 10, 16)
-			if err != nil {
-				return err
-			}
-			f.max = int(n)
 		default:
 			return fmt.Errorf("no attribute is called %q", w)
 		}

@@ -264,7 +264,6 @@ func TestMalformedCompositesNameFieldAndSection(t *testing.T) {
 		{"\x00\x53\x14\xc0\x03\x01\x3f\x01", ErrFormatCode, "transfer: handle: unknown format code (2.7.5)"},
 		{"\x00\x53\x14\xc0\x02\x01\x70", ErrTruncated, "transfer: handle: value exceeds the data (2.7.5)"},
 		{"\x00\x53\x14\xc0\x03\x01\x43\x40", ErrTrailing, "transfer: data after the last value (2.7.5)"},
-		{"\x00\x53\x14\xc0\x26\x03\x43\x40\xa0\x21" + strings.Repeat("t", 33), ErrTooLong, "transfer: delivery-tag: too many octets (2.7.5)"},
 		{"\x00\x53\x14\xc0\x0d\x0c\x43\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40\x40", ErrTooManyFields, "transfer: more fields than the type has (2.7.5)"},
 		{"\x00\x53\x14\xc0\x09\x08\x43\x40\x40\x40\x40\x40\x40\x43", ErrType, "transfer: state: value of another type (2.7.5)"},
 		{"\x00\x53\x14\xc0\x09\x07\x43\x40\x40\x40\x40\x40\x50\x02", ErrValue, "transfer: rcv-settle-mode: no value of the type (2.7.5)"},

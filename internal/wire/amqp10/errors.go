@@ -32,8 +32,6 @@ var (
 	ErrType = errors.New("value of another type")
 	// ErrMandatory is a mandatory field that is null or left out.
 	ErrMandatory = errors.New("mandatory field is missing")
-	// ErrTooLong is more octets than a field may have.
-	ErrTooLong = errors.New("too many octets")
 	// ErrTooManyFields is a list with more fields than its type.
 	ErrTooManyFields = errors.New("more fields than the type has")
 	// ErrSection is a section of a message where it cannot be (3.2).
@@ -48,7 +46,7 @@ type DecodeError struct {
 	Err     error  // one of this package's
 }
 
-// Error names type, field and section of the standard: "transfer: delivery-tag: too many octets (2.7.5)".
+// Error names type, field and section of the standard: "transfer: handle: mandatory field is missing (2.7.5)".
 func (e *DecodeError) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("%s: %v (%s)", e.Type, e.Err, e.Section)

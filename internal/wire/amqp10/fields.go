@@ -12,7 +12,6 @@ type compositeType struct {
 type compositeField struct {
 	name      string
 	mandatory bool
-	max       int // octets, 0 for no limit
 	secret    bool
 }
 
@@ -167,11 +166,7 @@ func (r *fieldReader) timestamp() (int64, bool) {
 }
 
 func (r *fieldReader) binary() []byte {
-	content, _, ok := r.scalar(TypeBinary)
-	if limit := r.typ.fields[r.at-1].max; ok && limit > 0 && len(content) > limit {
-		r.fail(ErrTooLong)
-		return nil
-	}
+	content, _, _ := r.scalar(TypeBinary)
 	return content
 }
 

@@ -401,7 +401,7 @@ func (c *Flow) Append(dst []byte) []byte {
 type Transfer struct {
 	Handle        uint32 // mandatory
 	DeliveryID    Optional[uint32]
-	DeliveryTag   []byte // binary, at most 32 octets
+	DeliveryTag   []byte // binary
 	MessageFormat Optional[uint32]
 	Settled       Optional[bool]
 	More          bool // default false
@@ -415,7 +415,7 @@ type Transfer struct {
 var transferType = compositeType{DescriptorTransfer, "2.7.5", []compositeField{
 	{name: "handle", mandatory: true},
 	{name: "delivery-id"},
-	{name: "delivery-tag", max: 32},
+	{name: "delivery-tag"},
 	{name: "message-format"},
 	{name: "settled"},
 	{name: "more"},
