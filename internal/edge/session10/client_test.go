@@ -289,6 +289,14 @@ func (c *client) begin(channel uint16, window uint32) {
 	await[*amqp10.Begin](c)
 }
 
+// fence returns when the broker has handled what was sent before.
+func (c *client) fence() {
+	c.t.Helper()
+	c.begin(63, 0)
+	c.send(63, &amqp10.End{})
+	await[*amqp10.End](c)
+}
+
 func composite(v amqp10.Composite) amqp10.Value {
 	value, _, err := amqp10.ReadValue(v.Append(nil))
 	if err != nil {

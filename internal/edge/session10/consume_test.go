@@ -223,8 +223,7 @@ func TestCredit(t *testing.T) {
 			take(1)
 			// Credit may be taken back.
 			c.credit(0, 0, 15, 0, false)
-			c.send(0, &amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Echo: true})
-			await[*amqp10.Flow](c) // it is
+			c.fence()
 			n.publish(t, "q", "7")
 			c.credit(0, 0, 15, 0, true)
 			if f := await[*amqp10.Flow](c); f.DeliveryCount.Value != 15 || f.Available.Value != 1 {
@@ -485,8 +484,7 @@ func TestPriorities(t *testing.T) {
 	c.credit(0, 1, 0, 5, true)
 	await[*amqp10.Flow](c) // its credit is known, and ended
 	c.credit(0, 1, 5, 5, false)
-	c.send(0, &amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Echo: true})
-	await[*amqp10.Flow](c)
+	c.fence()
 	n.publish(t, "q", "a", "b")
 	for range 2 {
 		if tr, _ := awaitTransfer(c); tr.Handle != 1 {

@@ -88,7 +88,7 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 			return failLink(amqp10.ConditionInvalidField, "field 'settled' of continuation transfer (%t) differs from (interpreted) field 'settled' on first transfer (%t)", t.Settled.Value, p.settled)
 		}
 	}
-	if t.Aborted { // the client has thought better of it (2.7.5)
+	if t.Aborted && !c.Strict { // the client has thought better of it (2.7.5); RabbitMQ publishes what has come
 		p.layDown()
 		err := p.spend()
 		p.regain()

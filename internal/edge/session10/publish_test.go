@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -202,6 +203,21 @@ func TestAnAbortedMessage(t *testing.T) {
 	c.transfer(0, amqp10.Transfer{Aborted: true}, nil)
 	c.transfer(0, one(1), text("y"))
 	if d := await[*amqp10.Disposition](c); d.First != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// RabbitMQ publishes what has come of a message that its publisher aborts, and so do we in strict mode.
+func TestAnAbortedMessageInStrictMode(t *testing.T) {
+	n := serve(t, broker.Options{}, func(o *session10.Options) { o.Strict = true })
+	n.declare(t, "q", nil)
+	c := n.session(t)
+	c.publisher(0, 0, "/queues/q")
+	part, rest := one(0), text("x")
+	part.More = true
+	c.transfer(0, part, rest[:2])
+	c.transfer(0, amqp10.Transfer{Aborted: true}, rest[2:])
+	if d := await[*amqp10.Disposition](c); d.First != 0 || d.State.Descriptor() != amqp10.DescriptorAccepted {
 		t.Errorf("%+v", d)
 	}
 }

@@ -278,10 +278,7 @@ func (s *session) flow(f *amqp10.Flow) error {
 	}
 	s.mu.Unlock()
 	if !f.Handle.Set {
-		if f.Echo {
-			s.c.putItem(item{kind: itemFlow, s: s, flow: &flow{}})
-		}
-		return nil
+		return nil // an echo that is asked for does not come, as in RabbitMQ
 	}
 	if k != nil {
 		return k.flow(f)

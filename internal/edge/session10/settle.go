@@ -16,11 +16,11 @@ type unsettled struct {
 	id       queue.ID
 }
 
-// disposition handles what a receiver says of deliveries (2.7.6). That of a sender tells us nothing: we have settled what we
-// say something of.
+// disposition handles what a receiver says of deliveries (2.7.6). A sender has nothing to say: we have settled whatever we said
+// something of.
 func (s *session) disposition(d *amqp10.Disposition) error {
 	if d.Role == amqp10.RoleSender {
-		return nil
+		return failSession(amqp10.ConditionInternalError, "Unexpected frame %s of a sender", amqp10.DescriptorDisposition)
 	}
 	c := s.c
 	first, last := d.First, d.First
@@ -32,6 +32,9 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	s.mu.Unlock()
 	if none {
 		return nil
+	}
+	if int32(last-first) < 0 {
+		return failSession(amqp10.ConditionInternalError, "disposition: last (%d) is before first (%d)", last, first)
 	}
 	op, err := c.outcome(d.State)
 	if err != nil {
@@ -64,13 +67,10 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 }
 
 // take removes unsettled deliveries of a range of delivery-ids and appends at most maxOps of them to dst, in order. It looks at
-// each number in the range, or at each unsettled delivery if those are fewer.
+// each number in the range, or at each unsettled delivery if those are fewer. REQUIRES: last is not before first.
 func (s *session) take(first, last uint32, dst []unsettled) []unsettled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if int32(last-first) < 0 {
-		return dst
-	}
 	if int(last-first) < len(s.unsettled) {
 		for id := first; ; id++ {
 			if u, ok := s.unsettled[id]; ok {

@@ -20,8 +20,8 @@ func TestStatuses(t *testing.T) {
 	for range 4 {
 		awaitTransfer(c)
 	}
-	c.send(0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](4), IncomingWindow: 20, NextOutgoingID: 1, OutgoingWindow: 30, Echo: true})
-	await[*amqp10.Flow](c)
+	c.send(0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](4), IncomingWindow: 20, NextOutgoingID: 1, OutgoingWindow: 30})
+	c.fence()
 	for _, conn := range n.b.Connections() {
 		client, ok := conn.Client().(broker.SessionClient)
 		if !ok {
