@@ -93,7 +93,10 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	c.header(&m.Header)
 	content, single := Content(m)
 	if !single {
-		c.typ, content = amqp10Type, m.Body
+		content = m.Body
+		if m.BodyKind != amqp10.DescriptorData { // several of them are one body for AMQP 0-9-1: see Body
+			c.typ = amqp10Type
+		}
 	}
 	head := len(m.Kept) - len(content)
 	dst.Sections = message.Sections{Head: m.Kept[:head:head], Tail: m.Footer}

@@ -64,3 +64,39 @@ func Content(m *amqp10.Message) (content []byte, ok bool) {
 	}
 	return v.Underlying().Binary()
 }
+
+// Body is the body of a message for clients of AMQP 0-9-1: that of the record, or, of a message that came with several data
+// sections, these as one. Then it is a copy.
+func Body(rec message.Record) []byte {
+	body := rec.Body()
+	if !rec.HasSections() || !begins(body) {
+		return body
+	}
+	// A body of one data section lies here without its descriptor, and may look like sections: then the head ends with the descriptor.
+	for head := rec.Sections().Head; len(head) > 0; {
+		_, _, rest, err := amqp10.NextSection(head)
+		if err != nil {
+			return body
+		}
+		head = rest
+	}
+	var joined []byte
+	for rest := body; len(rest) > 0; {
+		d, v, next, err := amqp10.NextSection(rest)
+		if err != nil || d != amqp10.DescriptorData {
+			return body
+		}
+		piece, _ := v.Underlying().Binary()
+		joined, rest = append(joined, piece...), next
+	}
+	return joined
+}
+
+// begins says whether bytes begin as a data section does.
+func begins(b []byte) bool {
+	if len(b) < 4 || b[0] != 0 {
+		return false
+	}
+	_, v, _, err := amqp10.NextSection(b)
+	return err == nil && v.Descriptor() == amqp10.DescriptorData
+}

@@ -3,6 +3,7 @@ package session091
 import (
 	"fmt"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
@@ -313,7 +314,7 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	if c.link.Traced() {
 		c.trace(it, rec, exchange, key, props)
 	}
-	body := rec.Body()
+	body := convert.Body(rec)
 	before := len(o.Wire)
 	o.Wire = amqp091.AppendContentHeader(o.Wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
 	if n := len(o.Wire) - before; n > c.frameMax {

@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
@@ -34,7 +35,7 @@ func (c *Connection) Peek(name message.QueueName, limit int, f func(*Shown) bool
 				return true
 			}
 			left = max(0, left-1)
-			s := &Shown{Body: slices.Clone(rec.Body()), Redelivered: v.Redelivered, Left: left}
+			s := &Shown{Body: slices.Clone(convert.Body(rec)), Redelivered: v.Redelivered, Left: left}
 			s.Properties, s.Exchange, s.Key = Rendered(rec, history, v.Counts, quorum)
 			slice = append(slice, s)
 			size += len(s.Body) + len(s.Properties)

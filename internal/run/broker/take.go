@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/bodies"
@@ -100,7 +101,7 @@ func (b *Broker) shown(g *Got, w *bodies.Window) (*Shown, error) {
 		return nil, err
 	}
 	rec := message.Record(r)
-	s := &Shown{record: rec, Body: rec.Body(), Redelivered: g.Redelivered, Left: g.Left}
+	s := &Shown{record: rec, Body: convert.Body(rec), Redelivered: g.Redelivered, Left: g.Left}
 	s.Properties, s.Exchange, s.Key = Rendered(rec, deathstore.Brief(b.bodies, g.History), g.Counts, g.Queue.Type() == queue.Quorum)
 	return s, nil
 }

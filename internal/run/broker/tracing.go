@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -110,7 +111,7 @@ func (c *Connection) TraceDelivery(d *TracedDelivery) {
 	if d.Redelivered {
 		redelivered = 1
 	}
-	body := d.Record.Body()
+	body := convert.Body(d.Record)
 	c.trace(traced{
 		key: "deliver." + d.Queue, exchange: d.Exchange, keys: keys, props: &props, channel: d.Channel, body: [][]byte{body}, size: len(body),
 		more: []amqp091.RawField{headerField("redelivered", redelivered)},
