@@ -29,7 +29,8 @@ type publisher struct {
 	name          string
 	address       string // of the target, "" for an anonymous one
 	to            target
-	exchange, key []byte // of to
+	made          message.QueueName // the queue that was made for the link, "" for none
+	exchange, key []byte            // of to
 	mode          amqp10.SenderSettleMode
 	confirms      confirms
 

@@ -112,11 +112,18 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 	if string(tgt.Address) == managementNode && settles(a) {
 		return s.attachManager(a, sourceAddress(a.Source))
 	}
+	answered := a.Target
+	var made message.QueueName
 	if tgt.Dynamic {
-		return failLink(amqp10.ConditionNotImplemented, "Dynamic target not supported")
+		var err error
+		if made, err = s.makeTarget(a.Name, &tgt); err != nil {
+			return err
+		}
+		answered, _, _ = amqp10.ReadValue(tgt.Append(nil))
 	}
 	to, err := s.resolveTarget(&tgt)
 	if err != nil {
+		s.dropTemporary(made)
 		return err
 	}
 	if a.Source.Descriptor() == amqp10.DescriptorSource {
@@ -128,14 +135,14 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 			return err
 		}
 	}
-	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), address: string(tgt.Address), to: to, mode: a.SndSettleMode.Value}
+	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), address: string(tgt.Address), to: to, made: made, mode: a.SndSettleMode.Value}
 	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, maxCredit
 	p.exchange, p.key = []byte(to.exchange), []byte(to.key)
 	c.chMu.Lock()
 	s.publishers[a.Handle] = p
 	c.chMu.Unlock()
 	c.putFrame(s.number, &amqp10.Attach{
-		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleReceiver, SndSettleMode: a.SndSettleMode, Source: a.Source, Target: a.Target,
+		Name: a.Name, Handle: a.Handle, Role: amqp10.RoleReceiver, SndSettleMode: a.SndSettleMode, Source: a.Source, Target: answered,
 		MaxMessageSize: amqp10.Some(uint64(c.link.MaxMessageSize())),
 	})
 	p.confirms.mu.Lock()
@@ -174,7 +181,6 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 	if err := checkAttach(a); err != nil {
 		return err
 	}
-	c := s.c
 	if a.Source.IsNull() {
 		return failLink(amqp10.ConditionInvalidField, "Attach refused: source_required")
 	}
@@ -191,17 +197,33 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		}
 		return s.attachManager(a, tgt.Address)
 	}
-	if src.Dynamic {
-		return failLink(amqp10.ConditionNotImplemented, "Dynamic source not supported")
-	}
 	all, err := outcomes(src.Outcomes)
 	if err != nil {
 		return err
 	}
-	name, err := sourceQueue(&src)
+	if !src.Dynamic {
+		name, err := sourceQueue(&src)
+		if err != nil {
+			return err
+		}
+		return s.consume(a, &src, all, name, "")
+	}
+	if wantsReplies(a, &src) {
+		return s.attachReplies(a, &src)
+	}
+	made, err := s.makeSource(a.Name, &src)
 	if err != nil {
 		return err
 	}
+	if err = s.consume(a, &src, all, made, made); err != nil {
+		s.dropTemporary(made)
+	}
+	return err
+}
+
+// consume begins a link on which we send what is in a queue. made is the queue if it was made for the link.
+func (s *session) consume(a *amqp10.Attach, src *amqp10.Source, all amqp10.Value, name, made message.QueueName) error {
+	c := s.c
 	decl, err := c.link.FindReadable(name)
 	if err != nil {
 		f := asFailure(err)
@@ -209,7 +231,7 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		return f
 	}
 	noAck := settles(a)
-	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), maxMessage: a.MaxMessageSize.Value}
+	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), made: made, maxMessage: a.MaxMessageSize.Value}
 	k.Consumer = queue.Consumer{Target: k, Tag: fmt.Sprint(a.Handle), NoAck: noAck, Credited: true}
 	if err := k.properties(a.Properties, decl); err != nil {
 		return err
@@ -271,6 +293,9 @@ func (s *session) detach(d *amqp10.Detach) error {
 	s.mu.Unlock()
 	p := s.publishers[d.Handle]
 	switch {
+	case k != nil && k.q == nil:
+		c.broker.RemoveRequester(k.replies)
+		s.endConsumer(k, true)
 	case k != nil:
 		c.flushOps() // what it has settled does not go back
 		c.link.Cancel(k.q, &k.Consumer, nil)
@@ -283,6 +308,7 @@ func (s *session) detach(d *amqp10.Detach) error {
 		}
 		c.flushOps()
 		c.link.NotifyConsumerGone(k.q, k.Tag, s.number, true)
+		s.dropTemporary(k.made)
 	case p != nil:
 		c.flushOps()
 		c.confirm()
@@ -290,6 +316,7 @@ func (s *session) detach(d *amqp10.Detach) error {
 			c.link.Settle()
 		}
 		s.endPublisher(p)
+		s.dropTemporary(p.made)
 	default:
 		m := s.managerOf(d.Handle)
 		if m == nil {
@@ -340,6 +367,7 @@ func (p *publisher) fail(f *failure) {
 	}
 	c.log.Warn("detaching a link", "link", p.name, "channel", s.number, "condition", f.condition, "reason", f.text, "user", c.login.User)
 	s.endPublisher(p)
+	s.dropTemporary(p.made)
 	c.putFrame(s.number, &amqp10.Detach{Handle: p.handle, Closed: true, Error: f.wire()})
 }
 

@@ -23,7 +23,9 @@ import (
 type consumer struct {
 	queue.Consumer
 	s          *session
-	q          *partition.Queue
+	q          *partition.Queue  // nil of a link of direct replies
+	replies    string            // then the requester's name
+	made       message.QueueName // the queue, if it was made for the link
 	handle     uint32
 	name       string
 	address    string
@@ -146,6 +148,10 @@ const (
 // feed grants the queue what the client takes, as far as there is room for it, and answers the client. Any goroutine may call it that
 // holds nothing; one does the work. REQUIRES: session.mu is not held.
 func (k *consumer) feed() {
+	if k.q == nil {
+		k.heedReplies()
+		return
+	}
 	s := k.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +294,7 @@ func (p pen) send(it *item, from *part) (whole bool) {
 // detached gives a delivery back because its link is detached. On a quorum queue that is no failure, as in RabbitMQ.
 func (k *consumer) detached(id queue.ID) partition.Op {
 	op := partition.Op{Kind: partition.Return, Queue: k.q, ID: id, Consumer: &k.Consumer, How: queue.ReturnClosed}
-	if k.q.Type() == queue.Quorum {
+	if k.quorum() {
 		op.How = queue.ReturnReleased
 	}
 	return op
@@ -369,7 +375,7 @@ type renderer struct {
 func (c *conn) render(it *item, rec message.Record) (head, body, tail []byte) {
 	r := &c.renderer
 	d := convert.Delivery{
-		History: c.historyOf(it), Counts: it.d.Counts, Redelivered: it.d.Redelivered, Quorum: it.consumer.q.Type() == queue.Quorum, Strict: c.broker.Strict,
+		History: c.historyOf(it), Counts: it.d.Counts, Redelivered: it.d.Redelivered, Quorum: it.consumer.quorum(), Strict: c.broker.Strict,
 	}
 	head, body, tail = convert.AppendAMQP10(r.head[:0], rec, &d)
 	r.head = head
@@ -415,9 +421,9 @@ func (c *conn) trace(it *item, rec message.Record) {
 		if len(h.Keys) > 0 {
 			key = []byte(h.Keys[0])
 		}
-		props = broker.RenderProps(nil, rec, h, h.Headers(), it.d.Counts, it.consumer.q.Type() == queue.Quorum)
+		props = broker.RenderProps(nil, rec, h, h.Headers(), it.d.Counts, it.consumer.quorum())
 	}
 	c.link.TraceDelivery(&broker.TracedDelivery{
-		Exchange: exchange, Key: key, Properties: props, Record: rec, History: h, Redelivered: it.d.Redelivered, Channel: it.s.number, Queue: it.consumer.q.Name,
+		Exchange: exchange, Key: key, Properties: props, Record: rec, History: h, Redelivered: it.d.Redelivered, Channel: it.s.number, Queue: it.consumer.queueName(),
 	})
 }

@@ -240,6 +240,9 @@ func (p pen) record(it *item) (rec message.Record, ok bool) {
 		return rec, true
 	}
 	k := it.consumer
+	if k.q == nil {
+		return nil, true // a reply is in memory, and nowhere else
+	}
 	if !c.broker.Node().SetAside(k.q, &it.d, &k.Consumer, err) {
 		vhost, name := string(k.q.VHost), k.q.Name
 		c.log.Error("cannot read a message", "vhost", vhost, "queue", name, "no_ack", it.d.NoAck, "error", err)

@@ -126,7 +126,11 @@ func (c *conn) endSession(s *session, f *failure) {
 		end.Error = f.wire()
 	}
 	s.wait()
+	made := s.made()
 	c.release([]*session{s})()
+	for _, name := range made {
+		s.dropTemporary(name)
+	}
 	c.forgetSession(s)
 	c.putFrame(s.number, &end)
 }
@@ -166,9 +170,13 @@ func (c *conn) release(sessions []*session) (applied func()) {
 		s.mu.Unlock()
 		slices.SortFunc(list, func(a, b *consumer) int { return int(a.handle) - int(b.handle) })
 		for _, k := range list {
+			if k.q == nil {
+				c.broker.RemoveRequester(k.replies)
+				continue
+			}
 			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
+			consumed[i]++
 		}
-		consumed[i] = len(list)
 		for _, p := range s.publishers {
 			p.end()
 		}

@@ -65,7 +65,7 @@ func (s *session) status() broker.SessionStatus {
 	for _, k := range s.consumers {
 		count := k.count.Load()
 		st.Outgoing = append(st.Outgoing, broker.OutgoingLink{
-			Handle: k.handle, Name: k.name, Source: k.address, Queue: k.q.Name, Settled: k.NoAck, MaxMessageSize: k.maxMessage, TimedOut: k.timedOut.Load(),
+			Handle: k.handle, Name: k.name, Source: k.address, Queue: k.queueName(), Settled: k.NoAck, MaxMessageSize: k.maxMessage, TimedOut: k.timedOut.Load(),
 			DeliveryCount: count, Credit: uint32(max(0, int32(k.told.Load()-count))),
 		})
 	}
