@@ -179,7 +179,7 @@ func (p pen) unpark(s *session) {
 		for i := range chunk {
 			it := &chunk[i]
 			switch {
-			case rest.Len() > 0:
+			case rest.Len() > 0, it.kind == itemFlow && s.part != nil: // it comes behind all of the message
 				rest.Push(it)
 				continue
 			case it.kind == itemFlow:
