@@ -50,10 +50,9 @@ func (w *confirms) push(p *pending) (token uint64) {
 	return w.first + uint64(len(w.list)-w.start) - 1
 }
 
-// decided adds a message whose outcome is known.
+// decided adds a message whose outcome is known. It waits for the messages before it, so it becomes durable with them.
 func (w *confirms) decided(p *pending) {
 	p.Ran(&partition.Op{})
-	p.Durable()
 	w.mu.Lock()
 	w.push(p)
 	w.mu.Unlock()

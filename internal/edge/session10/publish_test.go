@@ -531,3 +531,42 @@ func TestAllIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+// Messages without a route in one read with others of their link: each gets its outcome, in the order of the messages.
+func TestOutcomesInOneRead(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			n := serve(t, broker.Options{}, nil)
+			n.declare(t, "q", amqp.Table{"x-queue-type": kind})
+			c := n.session(t)
+			c.publisher(0, 0, "")
+			to := func(b []byte, id uint32, queue string) []byte {
+				properties := amqp10.Properties{To: []byte("/queues/" + queue)}
+				transfer := one(id)
+				b, _ = amqp10.AppendTransfer(b, 0, &transfer, 1<<20, 0, properties.Append(nil), text("x"))
+				return b
+			}
+			var b []byte
+			want := map[uint32]amqp10.Descriptor{}
+			for id, queue := range []string{"q", "q", "nowhere", "q", "nowhere"} {
+				b = to(b, uint32(id), queue)
+				want[uint32(id)] = map[string]amqp10.Descriptor{"q": amqp10.DescriptorAccepted, "nowhere": amqp10.DescriptorReleased}[queue]
+			}
+			c.write(b)
+			for next := uint32(0); next < 5; next++ {
+				d := await[*amqp10.Disposition](c)
+				if d.First != next {
+					t.Fatalf("%+v, want the outcome of %d", d, next)
+				}
+				for ; ; next++ {
+					if d.State.Descriptor() != want[next] {
+						t.Errorf("%d is %s, want %s", next, d.State.Descriptor(), want[next])
+					}
+					if !d.Last.Set || next == d.Last.Value {
+						break
+					}
+				}
+			}
+		})
+	}
+}
