@@ -229,6 +229,20 @@ func TestCredit(t *testing.T) {
 			if f := await[*amqp10.Flow](c); f.DeliveryCount.Value != 15 || f.Available.Value != 1 {
 				t.Errorf("%+v", f)
 			}
+			c.credit(0, 0, 15, 1, false)
+			take(1)
+			// What is taken back may have been used up: it counts all the same.
+			c.credit(0, 0, 13, 1, false)
+			c.credit(0, 0, 16, 10, true)
+			if f := await[*amqp10.Flow](c); !f.Drain || f.DeliveryCount.Value != 26 || f.LinkCredit.Value != 0 {
+				t.Errorf("%+v", f)
+			}
+			n.publish(t, "q", "8", "9")
+			c.credit(0, 0, 26, 1, true)
+			take(1)
+			if f := await[*amqp10.Flow](c); !f.Drain || f.DeliveryCount.Value != 27 || f.LinkCredit.Value != 0 || f.Available.Value != 1 {
+				t.Errorf("%+v", f)
+			}
 		})
 	}
 }
