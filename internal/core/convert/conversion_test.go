@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -423,7 +425,7 @@ func TestHeadersHaveABound(t *testing.T) {
 			t.Errorf("%s: the bare message is another", name)
 		}
 	}
-	first := [][]byte{sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 2000)...)}
+	first := [][]byte{sym("x-a"), str(strings.Repeat("a", 100<<10)), sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 500)...)}
 	more := slices.Repeat([][]byte{sym("x-cc"), list(str("a"))}, 1000)
 	keys := message10(annotations(append(first, more...)...), data("b"))
 	m := parse(t, keys)
@@ -431,8 +433,45 @@ func TestHeadersHaveABound(t *testing.T) {
 	if err := convert.FromAMQP10(&in, &m); err != nil {
 		t.Fatal(err)
 	}
-	if l, _ := amqp091.DecodeProps(in.Raw); len(l.Headers) != 1 || len(l.Headers[0].Value.(amqp091.Array)) != 2000 {
+	if l, _ := amqp091.DecodeProps(in.Raw); len(l.Headers) != 1 || len(l.Headers[0].Value.(amqp091.Array)) != 500 {
 		t.Error("routing keys are missing")
+	}
+	m = parse(t, message10(annotations(sym("x-cc"), list(slices.Repeat([][]byte{str("")}, 300_000)...)), data("b")))
+	var refused *convert.CCError
+	if err := convert.FromAMQP10(&in, &m); !errors.As(err, &refused) || !strings.Contains(err.Error(), "a list of 600009 bytes, at most 122880 are possible") {
+		t.Errorf("300,000 routing keys: %v", err)
+	}
+	m = parse(t, message10(annotations(sym("x-cc"), list(slices.Repeat([][]byte{str("k")}, 30_000)...)), data("b")))
+	if err := convert.FromAMQP10(&in, &m); !errors.As(err, &refused) { // they take 90,000 bytes here, and twice as many there
+		t.Errorf("30,000 routing keys: %v", err)
+	}
+}
+
+// TestForgetLetsTheMessageGo: its buffer may be as large as messages may be.
+func TestForgetLetsTheMessageGo(t *testing.T) {
+	in := new(convert.Incoming)
+	gone := make(chan struct{})
+	func() {
+		b := new([1 << 20]byte)
+		runtime.AddCleanup(b, func(c chan struct{}) { close(c) }, gone)
+		n := copy(b[:], message10(annotations(sym("x-a"), str("a")), properties(amqp10.Properties{UserID: []byte("u"), Subject: []byte("s"), To: []byte("t")}), appProperties(str("p"), str("v")), data("b")))
+		m := parse(t, b[:n])
+		if err := convert.FromAMQP10(in, &m); err != nil {
+			t.Fatal(err)
+		}
+		in.Forget()
+	}()
+	deadline := time.After(10 * time.Second)
+	for {
+		runtime.GC()
+		select {
+		case <-gone:
+			runtime.KeepAlive(in)
+			return
+		case <-deadline:
+			t.Fatal("the message is kept")
+		case <-time.After(time.Millisecond):
+		}
 	}
 }
 
@@ -457,7 +496,7 @@ func TestAnArrayOfNothingIsNoHeader(t *testing.T) {
 
 // TestMemoryOfALargeMessageIsNotKept: an Incoming lives as long as its session.
 func TestMemoryOfALargeMessageIsNotKept(t *testing.T) {
-	large := parse(t, message10(annotations(sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 2000)...)), data("b")))
+	large := parse(t, message10(annotations(sym("x-cc"), list(slices.Repeat([][]byte{str(strings.Repeat("k", 200))}, 500)...)), data("b")))
 	small := hotMessage(t, 1)
 	var in convert.Incoming
 	for _, m := range []*amqp10.Message{&large, &small} {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -29,7 +30,7 @@ type converter struct {
 	time                          int64  // seconds since 1970
 }
 
-// maxHeaders is how many bytes the headers of one message may take up, CC not counted: a client of AMQP 0-9-1 gets all of them in
+// maxHeaders is how many bytes the headers of one message may take up: a client of AMQP 0-9-1 gets all of them in
 // one frame, and there the frame of a publish limits them. What has no room is left out; clients of AMQP 1.0 get it.
 const maxHeaders = 120 << 10
 
@@ -127,16 +128,35 @@ func (c *converter) cc(v *amqp10.Value) error {
 	if v.Type() != amqp10.TypeList {
 		return &CCError{printed(*v)}
 	}
+	if v.Size() > maxHeaders {
+		return tooManyKeys(v.Size())
+	}
 	items := v.Items()
 	for key, ok := items.Next(); ok; key, ok = items.Next() {
 		if key.Type() != amqp10.TypeString {
 			return &CCError{printed(*v)}
 		}
 	}
-	if values, ok := appendField(c.in.values, v, 1); ok {
-		c.keep(keyCC, values) // the message is routed by it
+	values, ok := appendField(c.in.values, v, 1)
+	if !ok {
+		return nil
 	}
+	size := 1 + len(keyCC) + len(values) - len(c.in.values)
+	if size > maxHeaders {
+		return tooManyKeys(size)
+	}
+	if c.size+size > maxHeaders { // the message is routed by it: it has room before the headers so far
+		c.in.headers, c.size = c.in.headers[:0], 0
+	}
+	c.size += size
+	c.keep(keyCC, values)
 	return nil
+}
+
+// tooManyKeys is the refusal of an annotation x-cc that no frame of AMQP 0-9-1 could have: a client that gets such a message may close
+// its connection, and get it again.
+func tooManyKeys(size int) error {
+	return &CCError{fmt.Sprintf("a list of %d bytes, at most %d are possible", size, maxHeaders)}
 }
 
 // properties reads the section properties. Message.Check has looked at the types of its fields.

@@ -107,6 +107,13 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	return err // never: the converter writes nothing else
 }
 
+// Forget lets go of the message, whose memory may be large, and keeps the memory of its own.
+func (in *Incoming) Forget() {
+	clear(in.headers)
+	in.Props, in.Sections, in.Body = amqp091.Props{}, message.Sections{}, nil
+	in.reset()
+}
+
 func (in *Incoming) reset() {
 	if cap(in.Raw) > keptMemory {
 		in.Raw = nil

@@ -20,6 +20,8 @@ const (
 	maxUnfinished = 64 << 20
 	// keepBuffer is the largest buffer for incomplete messages that a connection keeps.
 	keepBuffer = 1 << 20
+	// maxTag is how many bytes of a delivery-tag are kept; the standard's have no more (2.8.7).
+	maxTag = 32
 )
 
 // publisher is a link on which the client sends. Its reader owns it, except confirms.
@@ -80,7 +82,7 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 		if !t.DeliveryID.Set {
 			return failSession(amqp10.ConditionInvalidField, "the first transfer of a delivery has no delivery-id")
 		}
-		p.id, p.tag, p.settled = t.DeliveryID.Value, append(p.tag[:0], t.DeliveryTag...), t.Settled.Value
+		p.id, p.tag, p.settled = t.DeliveryID.Value, append(p.tag[:0], t.DeliveryTag[:min(len(t.DeliveryTag), maxTag)]...), t.Settled.Value
 	} else {
 		if t.DeliveryID.Set && t.DeliveryID.Value != p.id {
 			return failLink(amqp10.ConditionInvalidField, "delivery-id of continuation transfer ({uint,%d}) differs from delivery-id on first transfer (%d)", t.DeliveryID.Value, p.id)
@@ -160,6 +162,7 @@ func (p *publisher) layDown() {
 	p.payload = nil
 	clear(c.pub.Body)
 	c.inbound.message, c.inbound.sections = amqp10.Message{}, message.Sections{}
+	c.inbound.incoming.Forget()
 }
 
 // end releases what an ended link holds.
