@@ -98,6 +98,9 @@ type conn struct {
 	targets  int // number of queues that they go to
 	// unfinished is the size of the buffers for incomplete messages.
 	unfinished int
+	// heldAnswers are the bytes of answers of the management node that wait for credit.
+	heldAnswers int
+	brimming    bool // so much waits for the client that its next frame waits too
 	// spare is the buffer for the next message that comes in several frames; nil while one uses it.
 	spare []byte
 	// Publishers with transfers that were run and must be answered.
@@ -117,6 +120,8 @@ type conn struct {
 	sock     serving.Socket
 	out      output
 	renderer renderer // owned by the holder of the pen
+
+	parkedAnswers atomic.Int64 // bytes of answers of the management node that wait for windows
 
 	// Requests of other goroutines to the reader: see serving.Socket.Interrupt.
 	shutdown atomic.Pointer[failure] // closes the connection
@@ -213,10 +218,10 @@ func wordless(err error) bool { return errors.Is(err, errEnd) || errors.Is(err, 
 // read is the reader's loop: read the available bytes, handle every whole frame, run their operations as one batch, answer.
 func (c *conn) read() error {
 	for {
-		if err := c.fill(); err != nil {
+		if err := c.more(); err != nil {
 			return err
 		}
-		for {
+		for !c.brimming {
 			n, err := c.next()
 			if err != nil {
 				c.flushOps()
@@ -235,6 +240,18 @@ func (c *conn) read() error {
 			return errEnd
 		}
 	}
+}
+
+// more reads more bytes, unless frames that have been read wait only for room in the output.
+func (c *conn) more() error {
+	if !c.brimming {
+		return c.fill()
+	}
+	c.brimming = false
+	if c.state == stateRunning && c.sock.Interrupted() {
+		return c.heed()
+	}
+	return nil
 }
 
 // next handles what is at the start of the unconsumed bytes, and returns its length; 0 if it is not whole. An error ends the

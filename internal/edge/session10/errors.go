@@ -3,6 +3,7 @@ package session10
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp10"
@@ -39,19 +40,31 @@ func (f *failure) wire() *amqp10.Error {
 	return e
 }
 
+// maxFailure is the largest text of a failure, in bytes. What a client has sent may be in it, as large as a frame, and goes into
+// the log too.
+const maxFailure = 2 << 10
+
+func failureOf(s scope, condition, format string, args []any) *failure {
+	text := fmt.Sprintf(format, args...)
+	if len(text) > maxFailure {
+		text = text[:maxFailure] + "..."
+	}
+	return &failure{scope: s, condition: condition, text: strings.ToValidUTF8(text, "\uFFFD")}
+}
+
 // fail is a failure that ends the connection.
 func fail(condition, format string, args ...any) *failure {
-	return &failure{condition: condition, text: fmt.Sprintf(format, args...)}
+	return failureOf(ofConnection, condition, format, args)
 }
 
 // failSession is a failure that ends the session.
 func failSession(condition, format string, args ...any) *failure {
-	return &failure{scope: ofSession, condition: condition, text: fmt.Sprintf(format, args...)}
+	return failureOf(ofSession, condition, format, args)
 }
 
 // failLink is a failure that ends the link.
 func failLink(condition, format string, args ...any) *failure {
-	return &failure{scope: ofLink, condition: condition, text: fmt.Sprintf(format, args...)}
+	return failureOf(ofLink, condition, format, args)
 }
 
 // undecodable is the failure for a frame whose body cannot be read. RabbitMQ closes the connection with a crash's report; the
@@ -76,7 +89,7 @@ func asFailure(err error) *failure {
 	}
 	var refused *topology.Error
 	if errors.As(err, &refused) && int(refused.Kind) < len(conditions) {
-		f = &failure{scope: ofLink, condition: conditions[refused.Kind], text: refused.Text}
+		f = failLink(conditions[refused.Kind], "%s", refused.Text)
 		if refused.Fault == topology.Denied {
 			f.scope = ofSession
 		}

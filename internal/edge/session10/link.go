@@ -164,6 +164,9 @@ func (s *session) resolveTarget(tgt *amqp10.Target) (to target, err error) {
 	if !ok {
 		return to, failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address_string,%s}", erlangBinary(tgt.Address))
 	}
+	if err := message.CheckName("routing_key", to.key); err != nil { // no message could have it
+		return to, failLink(amqp10.ConditionPreconditionFailed, "%s", err)
+	}
 	link := s.c.link
 	if to.queue && !link.HasQueue(message.QueueName(to.key)) && !broker.IsReplyKey([]byte(to.key)) {
 		return to, topology.NoQueue(link.VHost, message.QueueName(to.key))
@@ -339,12 +342,7 @@ func (s *session) endConsumer(k *consumer, back bool) (held []unsettled, was boo
 	k.ended, k.back = true, back
 	k.gone.Store(true)
 	delete(s.consumers, k.handle)
-	for id, u := range s.unsettled {
-		if u.consumer == k {
-			held = append(held, u)
-			delete(s.unsettled, id)
-		}
-	}
+	held = s.unsettled.takeOf(k, nil)
 	s.c.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
 	return held, true
 }

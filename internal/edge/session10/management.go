@@ -1,6 +1,7 @@
 package session10
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
@@ -23,13 +24,16 @@ const (
 	maxManagementCredit = 8
 	// replyToMe is the reply-to of requests on a pair of links (linkpair 2.1).
 	replyToMe = "$me"
+	// maxUnread is how many bytes of answers may wait for credit or for a window of the client, in all sessions of a connection, before
+	// it may request nothing more.
+	maxUnread = 1 << 20
 )
 
 // manager is a pair of links to the management node. The reader owns it, except gone.
 type manager struct {
-	name          string
-	client        string // address of the client's terminus, the same for both links
-	in, out       uint32 // handles
+	name          [sha256.Size]byte // what the client calls it, which may be as long as a frame, is kept as its checksum
+	client        [sha256.Size]byte // address of the client's terminus, the same for both links, likewise
+	in, out       uint32            // handles
 	hasIn, hasOut bool
 	inCount       uint32 // delivery-count and credit of the requests
 	inCredit      uint32
@@ -65,15 +69,15 @@ func (s *session) attachManager(a *amqp10.Attach, client []byte) error {
 	if request && !settles(a) {
 		return failLink(amqp10.ConditionInvalidField, "requests to %s must be settled", managementNode)
 	}
-	name := string(a.Name)
+	name, terminus := sha256.Sum256(a.Name), sha256.Sum256(client)
 	m := s.managers[name]
 	if m == nil {
-		m = &manager{name: name, client: string(client)}
-	} else if m.client != string(client) || request && m.hasIn || !request && m.hasOut {
+		m = &manager{name: name, client: terminus}
+	} else if m.client != terminus || request && m.hasIn || !request && m.hasOut {
 		return failLink(amqp10.ConditionPreconditionFailed, "received invalid attach for management link pair '%s'", printable(a.Name))
 	}
 	if s.managers == nil {
-		s.managers = map[string]*manager{}
+		s.managers = map[[sha256.Size]byte]*manager{}
 	}
 	s.managers[name] = m
 	c := s.c
@@ -116,6 +120,7 @@ func (s *session) detachManager(m *manager, handle uint32) {
 		s.mu.Unlock()
 		s.c.putItem(item{kind: itemWindow, s: s})
 		replaced := *m // a new link of the pair gets no answer of this one
+		s.c.forgetAnswers(m)
 		replaced.gone, replaced.held = false, nil
 		s.managers[m.name] = &replaced
 		m = &replaced
@@ -155,6 +160,9 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		return failSession(amqp10.ConditionPreconditionFailed, "insufficient credit (0) for management link from RabbitMQ to client")
 	}
 	c := s.c
+	if unread := c.parkedAnswers.Load() + int64(c.heldAnswers); unread > maxUnread {
+		return failSession(amqp10.ConditionResourceLimitExceeded, "%d bytes of answers of %s wait for credit or for a window", unread, managementNode)
+	}
 	msg, err := amqp10.ParseMessage(payload)
 	if err == nil {
 		err = msg.Check()
@@ -192,6 +200,7 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 	m.inCredit--
 	m.inCount++
 	m.held = append(m.held, r.response(msg.Property(amqp10.PropertyMessageID)))
+	c.heldAnswers += len(m.held[len(m.held)-1])
 	s.answerHeld(m)
 	if m.inCredit <= maxManagementCredit/2 {
 		m.inCredit = maxManagementCredit
@@ -205,6 +214,7 @@ func (s *session) answerHeld(m *manager) {
 	for len(m.held) > 0 && m.outCredit > 0 {
 		m.outCredit--
 		m.outCount++
+		s.c.heldAnswers -= len(m.held[0])
 		s.c.answer(s, &answer{m: m, handle: m.out, payload: m.held[0]})
 		m.held = m.held[1:]
 	}
@@ -213,10 +223,20 @@ func (s *session) answerHeld(m *manager) {
 	}
 }
 
-// answer puts an answer into the output. It counts as one that waits: a client that reads none is not read either.
+// forgetAnswers forgets those of a pair that are held.
+func (c *conn) forgetAnswers(m *manager) {
+	for _, a := range m.held {
+		c.heldAnswers -= len(a)
+	}
+	m.held = nil
+}
+
+// answer puts an answer into the output. It counts as one that waits: a client that reads none is not read either, nor are requests
+// that were read with the one at hand, since answers may be much larger.
 func (c *conn) answer(s *session, a *answer) {
 	it := item{kind: itemAnswer, s: s, bytes: len(a.payload) + serving.ItemBytes, answer: a}
 	c.out.PutItem(&it, it.bytes)
+	c.brimming = c.out.Full()
 }
 
 // request is a request to the management node.
@@ -597,6 +617,9 @@ func (r *request) listBindings() error {
 		b = amqp10.AppendString(amqp10.AppendString(b, "location"), location(string(d.Source), kind, d.Destination, &list[i]))
 		b = amqp10.EndCompound(b, entry, 10)
 		n++
+		if most := r.link.MaxMessageSize(); len(b) > most {
+			return refuse("400", "the bindings between %s and %s take more than the largest message, %d bytes", d.Source, d.Destination, most)
+		}
 	}
 	r.status, r.answer = "200", amqp10.EndCompound(b, start, n)
 	return nil

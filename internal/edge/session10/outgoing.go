@@ -255,12 +255,13 @@ func (p pen) send(it *item, from *part) (whole bool) {
 	}
 	settled := it.answer != nil || it.d.NoAck
 	if from == nil {
-		t.DeliveryID, t.DeliveryTag = amqp10.Some(s.nextDelivery), binary.BigEndian.AppendUint32(nil, s.nextDelivery)
+		id := uint32(s.delivered)
+		t.DeliveryID, t.DeliveryTag = amqp10.Some(id), binary.BigEndian.AppendUint32(nil, id)
 		t.MessageFormat, t.Settled = amqp10.Some[uint32](0), amqp10.Some(settled)
-		s.nextDelivery++
 		if !settled {
-			s.unsettled[t.DeliveryID.Value] = unsettled{consumer: k, id: it.d.ID}
+			s.unsettled.push(unsettled{number: s.delivered, consumer: k, id: it.d.ID})
 		}
+		s.delivered++
 		if k != nil {
 			k.count.Add(1)
 		}
@@ -332,6 +333,7 @@ func (s *session) keepPart(it *item, from *part, head []byte, sent int) {
 	s.parked.Add(int64(it.bytes))
 	if it.kind != itemDelivery {
 		s.flows++
+		s.c.parkedAnswers.Add(int64(it.bytes))
 	}
 }
 

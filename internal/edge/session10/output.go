@@ -110,7 +110,7 @@ func (p pen) Encode(it *item) {
 		}
 		p.flow(it)
 	case itemAnswer:
-		if it.s.waiting() || it.s.room() == 0 {
+		if it.waits() {
 			it.s.park(it)
 			break
 		}
@@ -142,7 +142,7 @@ func (p pen) delivery(it *item) {
 		return
 	}
 	o.Sent(it.bytes) // what is parked counts in its session
-	if it.s.waiting() || it.s.room() == 0 {
+	if it.waits() {
 		it.s.park(it)
 		return
 	}
@@ -161,9 +161,6 @@ func (p pen) done(it *item) {
 // unpark goes on with what is parked in a session.
 func (p pen) unpark(s *session) {
 	list := &s.parking
-	if list.Len() == 0 && s.part == nil {
-		return
-	}
 	if s.part != nil {
 		part := s.part
 		if !part.it.over() && (p.c.out.Failed() || !p.send(&part.it, part)) {
@@ -173,40 +170,35 @@ func (p pen) unpark(s *session) {
 		p.leave(&part.it)
 		p.c.out.Piece()
 	}
-	var rest serving.List[item]
-	for k := range list.Chunks() {
-		chunk := list.Chunk(k)
-		for i := range chunk {
-			it := &chunk[i]
-			switch {
-			case rest.Len() > 0, it.kind == itemFlow && s.part != nil: // it comes behind all of the message
-				rest.Push(it)
-				continue
-			case it.kind == itemFlow:
-				p.flow(it)
+	for s.taken < list.Len() {
+		it := list.At(s.taken)
+		over := it.kind != itemFlow && it.over()
+		switch {
+		case over:
+			p.c.giveUp(it)
+			p.leave(it)
+		case it.kind == itemFlow:
+			p.flow(it)
+			s.flows--
+		case s.room() == 0 || p.c.out.Failed():
+			return
+		case p.c.out.Enough():
+			p.c.putItem(item{kind: itemWindow, s: s}) // the writer goes on: it writes each piece before it encodes the next
+			return
+		case p.send(it, nil):
+			p.leave(it)
+		default:
+			s.parked.Add(-int64(it.bytes)) // the part counts now
+			if it.kind != itemDelivery {
 				s.flows--
-				continue
-			case !it.over() && (s.part != nil || s.room() == 0 || p.c.out.Failed()):
-				rest.Push(it)
-				continue
+				s.c.parkedAnswers.Add(-int64(it.bytes))
 			}
-			over := it.over()
-			if over {
-				p.c.giveUp(it)
-			}
-			if over || p.send(it, nil) {
-				p.leave(it)
-			} else {
-				s.parked.Add(-int64(it.bytes)) // the part counts now
-				if it.kind != itemDelivery {
-					s.flows--
-				}
-			}
-			p.c.out.Piece()
+			s.unparked(it)
+			return // what comes behind the message waits for all of it
 		}
+		s.unparked(it)
+		p.c.out.Piece()
 	}
-	list.Clear()
-	s.parking = rest
 }
 
 // leave counts that an item is no longer parked, and releases it.
@@ -216,7 +208,14 @@ func (p pen) leave(it *item) {
 		p.done(it)
 	} else {
 		it.s.flows--
+		it.s.c.parkedAnswers.Add(-int64(it.bytes))
 	}
+}
+
+// waits says whether an item has to wait for the client's window. What nobody wants any more does not: nothing would wake it. REQUIRES:
+// the pen.
+func (it *item) waits() bool {
+	return (it.s.waiting() || it.s.room() == 0) && !it.over()
 }
 
 // over says whether the link of an item has ended, or its session.

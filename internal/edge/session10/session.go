@@ -1,6 +1,7 @@
 package session10
 
 import (
+	"crypto/sha256"
 	"slices"
 	"sync/atomic"
 
@@ -29,11 +30,12 @@ type session struct {
 	// Owned by the reader, which writes it under conn.chMu; others read it under that.
 	publishers map[uint32]*publisher // by handle
 	// Owned by the reader.
-	managers map[string]*manager // by name; nil before there is one
-	slack    int                 // how many transfers beyond its window a client may send, since an alarm has closed it
+	managers map[[sha256.Size]byte]*manager // by name; nil before there is one
+	slack    int                            // how many transfers beyond its window a client may send, since an alarm has closed it
 
 	// Owned by the holder of the pen.
 	parking serving.List[item] // what waits for the client's window, in order
+	taken   int                // the first of parking have left it
 	part    *part              // a delivery of which only a part was sent; before all in parking
 	flows   int                // of parking, with answers of the management node
 
@@ -44,9 +46,9 @@ type session struct {
 	window       int                  // how many more it may send; negative if it has sent more
 	theirWindow  uint32               // how many more it says that it will send, which is only shown
 	nextOutgoing uint32               // transfer-id of our next transfer
-	limit        uint32               // up to which transfer-id the client takes them
-	nextDelivery uint32               // delivery-id of our next delivery
-	unsettled    map[uint32]unsettled // by delivery-id
+	limit        uint32               // up to which transfer-id the client takes them: see limitOf
+	delivered    uint64               // how many deliveries there were: the lower half is the delivery-id of our next one
+	unsettled    unsettledList
 }
 
 // beginSession answers begin.
@@ -54,7 +56,7 @@ func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
 	refused := c.link.OpenChannel()
 	s := &session{
 		c: c, number: number, handleMax: min(b.HandleMax.Value, uint32(c.LinkMax-1)), publishers: map[uint32]*publisher{},
-		consumers: map[uint32]*consumer{}, nextIncoming: b.NextOutgoingID, window: maxWindow, theirWindow: b.OutgoingWindow, limit: b.IncomingWindow, unsettled: map[uint32]unsettled{},
+		consumers: map[uint32]*consumer{}, nextIncoming: b.NextOutgoingID, window: maxWindow, theirWindow: b.OutgoingWindow, limit: limitOf(0, b.IncomingWindow),
 	}
 	if c.alarmed {
 		s.window = 0
@@ -166,7 +168,7 @@ func (c *conn) release(sessions []*session) (applied func()) {
 			list = append(list, k)
 		}
 		clear(s.consumers)
-		s.unsettled = nil
+		s.unsettled = unsettledList{}
 		s.mu.Unlock()
 		slices.SortFunc(list, func(a, b *consumer) int { return int(a.handle) - int(b.handle) })
 		for _, k := range list {
@@ -179,6 +181,9 @@ func (c *conn) release(sessions []*session) (applied func()) {
 		}
 		for _, p := range s.publishers {
 			p.end()
+		}
+		for _, m := range s.managers {
+			c.forgetAnswers(m)
 		}
 		c.chMu.Lock()
 		clear(s.publishers)
@@ -275,8 +280,8 @@ func (s *session) flow(f *amqp10.Flow) error {
 		s.mu.Unlock()
 		return failSession(amqp10.ConditionWindowViolation, "next-incoming-id from FLOW (%d) leads next-outgoing-id (%d)", from, at)
 	}
-	if s.limit != from+f.IncomingWindow {
-		s.limit = from + f.IncomingWindow
+	if limit := limitOf(from, f.IncomingWindow); s.limit != limit {
+		s.limit = limit
 		s.c.putItem(item{kind: itemWindow, s: s})
 	}
 	s.nextIncoming, s.theirWindow = f.NextOutgoingID, f.OutgoingWindow
@@ -301,6 +306,10 @@ func (s *session) flow(f *amqp10.Flow) error {
 	return nil // how many messages the client has
 }
 
+// limitOf is the transfer-id up to which a client takes transfers that says how many it takes from which on. Transfer-ids are serial
+// numbers, which are compared over half of their range (RFC 1982): a window that is larger counts as that half.
+func limitOf(from, window uint32) uint32 { return from + min(window, 1<<31-1) }
+
 // room is how many transfers the client takes now.
 func (s *session) room() int {
 	s.mu.Lock()
@@ -309,7 +318,7 @@ func (s *session) room() int {
 }
 
 // waiting says whether something is parked in the session. REQUIRES: the pen.
-func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
+func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > s.taken }
 
 // park keeps an item until the client's window is open. REQUIRES: the pen.
 func (s *session) park(it *item) {
@@ -321,5 +330,25 @@ func (s *session) park(it *item) {
 	if it.kind != itemFlow {
 		s.parked.Add(int64(it.bytes))
 	}
+	if it.kind == itemAnswer {
+		s.c.parkedAnswers.Add(int64(it.bytes))
+	}
 	s.parking.Push(it)
+}
+
+// unparked takes the first item out of parking. The list is packed when most of it has left: so each item moves once, on average, however
+// little the client takes at a time. REQUIRES: the pen.
+func (s *session) unparked(it *item) {
+	*it = item{}
+	switch s.taken++; {
+	case s.taken == s.parking.Len():
+		s.parking.Clear()
+		s.taken = 0
+	case s.taken > maxFlows && s.taken > s.parking.Len()/2:
+		var rest serving.List[item]
+		for k := s.taken; k < s.parking.Len(); k++ {
+			rest.Push(s.parking.At(k))
+		}
+		s.parking, s.taken = rest, 0
+	}
 }

@@ -1,20 +1,12 @@
 package session10
 
 import (
-	"slices"
-
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp10"
 )
-
-// unsettled is a delivery that the client has not settled.
-type unsettled struct {
-	consumer *consumer
-	id       queue.ID
-}
 
 // disposition handles what a receiver says of deliveries (2.7.6). A sender has nothing to say: we have settled whatever we said
 // something of.
@@ -28,7 +20,7 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 		last = d.Last.Value
 	}
 	s.mu.Lock()
-	none := len(s.unsettled) == 0
+	none := s.unsettled.n == 0
 	s.mu.Unlock()
 	if none {
 		return nil
@@ -40,8 +32,11 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	if err != nil {
 		return err
 	}
+	from, to := s.numbers(first, last)
 	for {
-		c.settling = s.take(first, last, c.settling[:0])
+		s.mu.Lock()
+		c.settling = s.unsettled.take(from, to, maxOps, c.settling[:0])
+		s.mu.Unlock()
 		for i := range c.settling {
 			u := &c.settling[i]
 			op.Queue, op.ID, op.Consumer = u.consumer.q, u.id, &u.consumer.Consumer
@@ -55,6 +50,9 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 			c.addOp(own, opOwner{})
 		}
 		done := len(c.settling) < maxOps
+		if !done {
+			from = c.settling[maxOps-1].number + 1
+		}
 		clear(c.settling)
 		if done {
 			break
@@ -66,34 +64,18 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	return nil
 }
 
-// take removes unsettled deliveries of a range of delivery-ids and appends at most maxOps of them to dst, in order. It looks at
-// each number in the range, or at each unsettled delivery if those are fewer. REQUIRES: last is not before first.
-func (s *session) take(first, last uint32, dst []unsettled) []unsettled {
+// numbers are the numbers of the deliveries of a range of delivery-ids. Those are serial numbers, which are compared over half of their
+// range (RFC 1982): an id means the delivery that is nearest to the next one. to is smaller than from if no delivery can be meant.
+// REQUIRES: last is not before first.
+func (s *session) numbers(first, last uint32) (from, to uint64) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if int(last-first) < len(s.unsettled) {
-		for id := first; ; id++ {
-			if u, ok := s.unsettled[id]; ok {
-				dst = append(dst, u)
-				delete(s.unsettled, id)
-			}
-			if id == last || len(dst) == maxOps {
-				return dst
-			}
-		}
+	begin := int64(s.delivered) + int64(int32(first-uint32(s.delivered)))
+	s.mu.Unlock()
+	end := begin + int64(last-first)
+	if end < 0 {
+		return 1, 0
 	}
-	var ids []uint32
-	for id := range s.unsettled {
-		if id-first <= last-first {
-			ids = append(ids, id)
-		}
-	}
-	slices.SortFunc(ids, func(a, b uint32) int { return int(int32(a - b)) })
-	for _, id := range ids[:min(len(ids), maxOps)] {
-		dst = append(dst, s.unsettled[id])
-		delete(s.unsettled, id)
-	}
-	return dst
+	return uint64(max(begin, 0)), uint64(end)
 }
 
 // outcome is the operation for an outcome (DL-14.6).

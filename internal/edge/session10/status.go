@@ -61,7 +61,7 @@ func (s *session) status() broker.SessionStatus {
 	defer s.mu.Unlock()
 	st.NextIncomingID, st.IncomingWindow, st.NextOutgoingID = s.nextIncoming, max(0, s.window), s.nextOutgoing
 	st.RemoteOutgoing = s.theirWindow
-	st.RemoteWindow, st.Unsettled = uint32(max(0, int32(s.limit-s.nextOutgoing))), len(s.unsettled)
+	st.RemoteWindow, st.Unsettled = uint32(max(0, int32(s.limit-s.nextOutgoing))), s.unsettled.n
 	for _, k := range s.consumers {
 		count := k.count.Load()
 		st.Outgoing = append(st.Outgoing, broker.OutgoingLink{

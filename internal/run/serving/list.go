@@ -48,6 +48,9 @@ func (l *List[T]) grow() {
 	l.last = make([]T, 0, chunkItems)
 }
 
+// At is the k-th item, from 0.
+func (l *List[T]) At(k int) *T { return &l.Chunk(k / chunkItems)[k%chunkItems] }
+
 // Newest is the item added last, nil if the list is empty.
 func (l *List[T]) Newest() *T {
 	if k := len(l.last); k > 0 {

@@ -338,6 +338,10 @@ func (o *Output[T, P]) Piece() {
 	}
 }
 
+// Enough says that a session with much more to encode shall put in an item for it, and come back: little was to be encoded in one piece.
+// REQUIRES: the pen.
+func (o *Output[T, P]) Enough() bool { return o.inline && len(o.Wire) >= WriteSize }
+
 // Append encodes ready bytes behind Wire. They are not copied if there are many. REQUIRES: the pen.
 func (o *Output[T, P]) Append(b []byte) {
 	if o.inline || len(b) < WriteSize {
