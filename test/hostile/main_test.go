@@ -14,7 +14,10 @@ import (
 	"bartleby.mq/test/node"
 )
 
-var bartleby = flag.String("bartleby", "", "the server to attack (default: build one)")
+var (
+	bartleby = flag.String("bartleby", "", "the server to attack (default: build one)")
+	alone    = flag.Bool("alone", false, "this machine does nothing else: bound how long a bystander waits")
+)
 
 // server is what the test at hand attacks.
 var server *node.Node
@@ -54,6 +57,11 @@ func start(t *testing.T) {
 	if server, err = node.Start(node.Options{Bin: *bartleby, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
+	stopAtEnd(t, dir)
+}
+
+// stopAtEnd stops the server when the test ends.
+func stopAtEnd(t *testing.T, dir string) {
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
