@@ -47,7 +47,21 @@ export interface Connection {
   name: string; user: string; vhost: string; state: string; channels: number; protocol: string; peer_host: string; peer_port: number; host: string; port: number;
   ssl: boolean; ssl_protocol?: string | null; ssl_cipher?: string | null; peer_cert_subject?: string | null; connected_at: number; recv_oct: number; send_oct: number;
   recv_oct_details?: Details; send_oct_details?: Details; client_properties: Record<string, unknown>; user_provided_name?: string; timeout: number; frame_max: number;
-  channel_max: number; auth_mechanism: string; node: string; type?: string;
+  channel_max: number; auth_mechanism: string; node: string; type?: string; container_id?: string;
+}
+
+/** Session is one of AMQP 1.0, with its links. */
+export interface Session {
+  channel_number: number; incoming_window: number; remote_incoming_window: number; outgoing_unsettled_deliveries: number;
+  incoming_links: IncomingLink[]; outgoing_links: OutgoingLink[];
+}
+
+export interface IncomingLink {
+  handle: number; link_name: string; target_address: string | null; snd_settle_mode: string; delivery_count: number; credit: number; unconfirmed_messages: number;
+}
+
+export interface OutgoingLink {
+  handle: number; link_name: string; source_address: string; queue_name: string; send_settled: boolean; delivery_count: number; credit: number; consumer_timeout: boolean;
 }
 
 export interface Channel {
@@ -59,7 +73,7 @@ export interface Channel {
 export interface Consumer {
   consumer_tag: string; queue: { name: string; vhost: string }; ack_required: boolean; exclusive: boolean; prefetch_count: number; active: boolean;
   activity_status: string; arguments: Args; consumer_timeout: number;
-  channel_details: { name: string; connection_name: string; user: string; peer_host: string; peer_port: number };
+  channel_details: { name: string; connection_name: string; number: number; user: string; peer_host: string; peer_port: number };
 }
 
 export interface Message {

@@ -1,14 +1,15 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { p, send } from "../api";
 import { bytes, count, rate } from "../format";
 import { to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
-import type { Channel, Connection } from "../types";
+import type { Channel, Connection, Session } from "../types";
 import { rateOf } from "../ui/chart";
 import { Dialog } from "../ui/dialog";
 import { Text } from "../ui/form";
-import { Arguments, Card, Empty, Facts, Failed, Loading, PageHead, Tag, When, Zero } from "../ui/parts";
-import { Table, useListState, useVHostColumn, useLocalList, useServerList, type Column } from "../ui/table";
+import { Arguments, Card, Empty, Facts, Failed, Loading, PageHead, QueueLink, Tag, When, Zero } from "../ui/parts";
+import { Small, Table, useListState, useVHostColumn, useLocalList, useServerList, type Column } from "../ui/table";
 import { say } from "../ui/toast";
 import { ConsumerTable } from "./consumers";
 
@@ -22,7 +23,7 @@ const columns: Column<Connection>[] = [
   { key: "state", title: "State", sort: "state", cell: (c) => state(c.state) },
   { key: "tls", title: "TLS", sort: "ssl", cell: (c) => c.ssl ? "yes" : <span class="muted">no</span> },
   { key: "client", title: "Client", text: true, cell: product },
-  { key: "channels", title: "Channels", sort: "channels", num: true, cell: (c) => count(c.channels) },
+  { key: "channels", title: "Channels", help: "or sessions, in AMQP 1.0", sort: "channels", num: true, cell: (c) => count(c.channels) },
   { key: "in", title: "From client", sort: "recv_oct_details.rate", num: true, cell: (c) => <Zero n={c.recv_oct_details?.rate} text={bytes(c.recv_oct_details?.rate ?? 0) + "/s"} /> },
   { key: "out", title: "To client", sort: "send_oct_details.rate", num: true, cell: (c) => <Zero n={c.send_oct_details?.rate} text={bytes(c.send_oct_details?.rate ?? 0) + "/s"} /> },
   { key: "since", title: "Connected", sort: "connected_at", num: true, cell: (c) => <When at={c.connected_at} /> },
@@ -45,7 +46,9 @@ export function ConnectionPage(props: { name: string }) {
   const path = p`connections/${props.name}`;
   useTitle("Connection");
   const { data: c, error, loading, reload } = usePoll<Connection>(path);
-  const channels = usePoll<Channel[]>(c ? path + "/channels" : null);
+  const hasSessions = !!c?.protocol.endsWith("AMQP 1-0"), parts = hasSessions ? "sessions" : "channels";
+  const channels = usePoll<Channel[]>(c && !hasSessions ? path + "/channels" : null);
+  const sessions = usePoll<Session[]>(hasSessions ? path + "/sessions" : null);
   const [closing, setClosing] = useState(false), [why, setWhy] = useState("");
   const title = <>Connection <span class="name">{c?.user_provided_name || props.name}</span></>;
   if (!c) return <><PageHead title={title} />{error?.status === 404 ? <Empty title="This connection is closed"><p><a href="#/connections">Go to the connections</a>.</p></Empty> : <Failed error={error} what="the connection" retry={reload} />}{loading && <Loading what="the connection" />}</>;
@@ -54,22 +57,36 @@ export function ConnectionPage(props: { name: string }) {
     <Failed error={error} what="the connection" stale retry={reload} />
     <div class="figures">
       <div><span class="value">{bytes(c.recv_oct_details?.rate ?? 0)}/s</span><span class="label">from the client</span></div><div><span class="value">{bytes(c.send_oct_details?.rate ?? 0)}/s</span><span class="label">to the client</span></div>
-      <div><span class="value">{bytes(c.recv_oct)}</span><span class="label">received</span></div><div><span class="value">{bytes(c.send_oct)}</span><span class="label">sent</span></div><div><span class="value">{count(c.channels)}</span><span class="label">channels</span></div>
+      <div><span class="value">{bytes(c.recv_oct)}</span><span class="label">received</span></div><div><span class="value">{bytes(c.send_oct)}</span><span class="label">sent</span></div><div><span class="value">{count(c.channels)}</span><span class="label">{parts}</span></div>
     </div>
     <div class="grid2">
-      <Card title="Details"><Facts of={[["State", state(c.state)], ["User", <span class="name">{c.user}</span>], ["Virtual host", <span class="name">{c.vhost}</span>], ["Client", `${c.peer_host}:${c.peer_port}`], ["Node", `${c.host}:${c.port}`], ["Connected", <When at={c.connected_at} clock />], ["Protocol", c.protocol], ["Login by", c.auth_mechanism], ["TLS", c.ssl ? `${c.ssl_protocol ?? ""} ${c.ssl_cipher ?? ""} ${c.peer_cert_subject ?? ""}` : "no"], ["Heartbeat", c.timeout ? `${c.timeout} s` : "off"], ["Largest frame", bytes(c.frame_max)], ["Channels at most", count(c.channel_max)]]} /></Card>
+      <Card title="Details"><Facts of={[["State", state(c.state)], ["User", <span class="name">{c.user}</span>], ["Virtual host", <span class="name">{c.vhost}</span>], ["Client", `${c.peer_host}:${c.peer_port}`], ["Node", `${c.host}:${c.port}`], ["Connected", <When at={c.connected_at} clock />], ["Protocol", c.protocol], ...(c.container_id ? [["Container", <span class="name">{c.container_id}</span>] as [string, ComponentChildren]] : []), ["Login by", c.auth_mechanism], ["TLS", c.ssl ? `${c.ssl_protocol ?? ""} ${c.ssl_cipher ?? ""} ${c.peer_cert_subject ?? ""}` : "no"], ["Heartbeat", c.timeout ? `${c.timeout} s` : "off"], ["Largest frame", bytes(c.frame_max)], [hasSessions ? "Highest channel number" : "Channels at most", count(c.channel_max)]]} /></Card>
       <Card title="What the client says of itself"><Arguments of={c.client_properties} /></Card>
     </div>
-    <div><h2 style={{ marginBottom: "8px" }}>Channels</h2><ChannelList of={channels.data} /></div>
+    {hasSessions ? <SessionCards of={sessions.data} vhost={c.vhost} /> : <div><h2 style={{ marginBottom: "8px" }}>Channels</h2><ChannelList of={channels.data} /></div>}
     {closing && <Dialog small title="Close the connection" danger label="Close connection" close={() => setClosing(false)} action={async (go) => {
       await send("DELETE", path, undefined, why ? { "X-Reason": why.replace(/[^\x20-\x7e]/g, "?") } : undefined);
       say("The connection is closed.");
       setClosing(false); go("#/connections");
     }}>
-      <p>Its {count(c.channels)} channels and their consumers end, and what they have not acknowledged goes back to its queues. Most clients connect again at once.</p>
+      <p>Its {count(c.channels)} {parts} and their consumers end, and what they have not acknowledged goes back to its queues. Most clients connect again at once.</p>
       <Text label="Reason" value={why} set={setWhy} help="The client and the log get it. Letters without accents only." autofocus />
     </Dialog>}
   </div>;
+}
+
+/** SessionCards shows each session of a connection of AMQP 1.0, with its links. */
+function SessionCards(props: { of: Session[] | undefined; vhost: string }) {
+  if (!props.of) return null;
+  if (props.of.length === 0) return <Empty title="It has no sessions" />;
+  return <>{props.of.map((s) => <Card key={s.channel_number} title={`Session ${s.channel_number}`} bare>
+    <Small label={`Publishers of session ${s.channel_number}`} wrapped empty="The client publishes nothing here." head={["Publishes to", "Link", "Settled", ["Published", "num"], ["Credit", "num"], ["Unconfirmed", "num"]]}
+      rows={s.incoming_links.map((l) => [<span class="name">{l.target_address ?? "the address in each message"}</span>, <span class="name">{l.link_name}</span>, l.snd_settle_mode, count(l.delivery_count), count(l.credit), count(l.unconfirmed_messages)])} />
+    <Small label={`Consumers of session ${s.channel_number}`} wrapped empty="The client consumes nothing here." head={["Consumes", "Link", "Acknowledges", ["Delivered", "num"], ["Credit", "num"], "State"]}
+      rows={s.outgoing_links.map((l) => [l.queue_name ? <QueueLink vhost={props.vhost} name={l.queue_name} /> : <span class="name">{l.source_address}</span>, <span class="name">{l.link_name}</span>, l.send_settled ? "no" : "yes", count(l.delivery_count), count(l.credit),
+        l.consumer_timeout ? <Tag kind="bad" title="It has not settled deliveries in time: they went back to the queue.">timed out</Tag> : l.credit === 0 ? <Tag title="The client takes no more messages now.">no credit</Tag> : <Tag kind="good">ready</Tag>])} />
+    <p class="muted" style={{ padding: "8px 16px" }}>{count(s.outgoing_unsettled_deliveries)} deliveries are not settled. The client may send {count(s.incoming_window)} transfers, and takes {count(s.remote_incoming_window)}.</p>
+  </Card>)}</>;
 }
 
 const speed = (key: string) => (c: Channel) => { const n = rateOf(c.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };

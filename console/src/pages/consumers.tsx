@@ -6,7 +6,8 @@ import type { Consumer } from "../types";
 import { Arguments, Empty, PageHead, QueueLink, Tag } from "../ui/parts";
 import { Small, Table, useListState, useServerList, type Column } from "../ui/table";
 
-const channel = (c: Consumer) => <a class="name" href={to(["channels", c.channel_details.name])}>{c.channel_details.name}</a>;
+/** channel is a link to a consumer's channel; a session of AMQP 1.0 has no page but its connection's. */
+const channel = ({ channel_details: c }: Consumer) => c.name ? <a class="name" href={to(["channels", c.name])}>{c.name}</a> : <a class="name" href={to(["connections", c.connection_name])}>{c.connection_name}, session {c.number}</a>;
 const status = (c: Consumer) => c.activity_status === "up" ? <Tag kind="good">up</Tag> : c.activity_status === "single_active" ? <Tag kind="good">active alone</Tag> : <Tag>waiting</Tag>;
 
 /** ConsumerTable shows the consumers of a queue or of a channel. */
@@ -19,7 +20,7 @@ const columns: Column<Consumer>[] = [
   { key: "vhost", title: "Virtual host", sort: "queue.vhost", cell: (c) => c.queue.vhost },
   { key: "queue", title: "Queue", sort: "queue.name", name: true, cell: (c) => <a href={to(["queues", c.queue.vhost, c.queue.name])}>{c.queue.name}</a> },
   { key: "tag", title: "Tag", sort: "consumer_tag", text: true, cell: (c) => <code>{c.consumer_tag}</code> },
-  { key: "channel", title: "Channel", sort: "channel_details.name", name: true, cell: (c) => <a href={to(["channels", c.channel_details.name])}>{c.channel_details.name}</a> },
+  { key: "channel", title: "Channel", sort: "channel_details.name", name: true, cell: channel },
   { key: "user", title: "User", sort: "channel_details.user", cell: (c) => c.channel_details.user },
   { key: "prefetch", title: "Prefetch", sort: "prefetch_count", num: true, cell: (c) => count(c.prefetch_count) },
   { key: "ack", title: "Acknowledges", sort: "ack_required", cell: (c) => c.ack_required ? "yes" : "no" },
@@ -34,6 +35,6 @@ export function ConsumersPage() {
   const source = useServerList<Consumer>(vhost ? p`consumers/${vhost}` : "consumers", list);
   return <>
     <PageHead title="Consumers" lead="Clients that take messages from queues." />
-    <Table label="Consumers" what="consumers" choose="consumers" server noFilter source={source} list={list} columns={columns} rowKey={(c) => `${c.channel_details.name} ${c.consumer_tag}`} empty={<Empty title="Nobody consumes"><p>No client takes messages from a queue now, so messages stay where they are.</p></Empty>} />
+    <Table label="Consumers" what="consumers" choose="consumers" server noFilter source={source} list={list} columns={columns} rowKey={(c) => `${c.channel_details.connection_name} ${c.channel_details.number} ${c.consumer_tag}`} empty={<Empty title="Nobody consumes"><p>No client takes messages from a queue now, so messages stay where they are.</p></Empty>} />
   </>;
 }

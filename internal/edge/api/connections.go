@@ -146,7 +146,7 @@ func (s *server) listConnectionSessions(r *request) (any, error) {
 	for _, st := range client.SessionStatuses() {
 		list = append(list, showSession(&st))
 	}
-	return list, nil
+	return objects(list), nil
 }
 
 // showSession is a session of AMQP 1.0 with its links.

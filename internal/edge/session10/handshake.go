@@ -232,10 +232,18 @@ const (
 	maxClientWord = 64
 )
 
-// clientProperties are the properties of a client that are kept to be shown: those with simple values.
-func clientProperties(v amqp10.Value) (t amqp091.Table) {
+// clientProperties are the properties of a client that are kept to be shown.
+func clientProperties(v amqp10.Value) amqp091.Table {
+	room := maxPropertyBytes
+	return keptEntries(v, &room, 0)
+}
+
+// maxPropertyDepth is how deep the lists and maps of a property that is kept may lie in each other.
+const maxPropertyDepth = 4
+
+// keptEntries are the entries of a map that are kept: those for which there is room, in bytes.
+func keptEntries(v amqp10.Value, room *int, depth int) (t amqp091.Table) {
 	items := v.Items()
-	size := 0
 	for len(t) < maxProperties {
 		k, ok := items.Next()
 		if !ok {
@@ -246,36 +254,72 @@ func clientProperties(v amqp10.Value) (t amqp091.Table) {
 			break
 		}
 		key, ok := k.Symbol()
+		if !ok {
+			key, ok = k.Text()
+		}
 		if !ok || len(key) > message.MaxName {
 			continue
 		}
-		kept, length := propertyValue(value)
-		if size += len(key) + length; kept == nil || size > maxPropertyBytes {
+		left := *room - len(key)
+		kept, ok := propertyValue(value, &left, depth)
+		if !ok || left < 0 {
 			continue
 		}
+		*room = left
 		t = append(t, amqp091.Field{Key: string(key), Value: kept})
 	}
 	return t
 }
 
-// propertyValue is a simple value, nil for others, and its length in bytes.
-func propertyValue(v amqp10.Value) (kept any, length int) {
-	if s, ok := v.Text(); ok {
-		return string(s), len(s)
-	}
-	if s, ok := v.Symbol(); ok {
-		return string(s), len(s)
-	}
-	if b, ok := v.Bool(); ok {
-		return b, 1
+// propertyValue is a value as AMQP 0-9-1 has it, and takes its size from the room. ok is false if it is not kept.
+func propertyValue(v amqp10.Value, room *int, depth int) (kept any, ok bool) {
+	*room -= 8 // about
+	switch v.Type() {
+	case amqp10.TypeNull:
+		return nil, true
+	case amqp10.TypeBoolean:
+		return v.Bool()
+	case amqp10.TypeString:
+		return octets(v.Text, room)
+	case amqp10.TypeSymbol:
+		return octets(v.Symbol, room)
+	case amqp10.TypeBinary:
+		return octets(v.Binary, room)
+	case amqp10.TypeTimestamp:
+		ms, ok := v.Timestamp()
+		return amqp091.Timestamp(max(0, ms) / 1000), ok
+	case amqp10.TypeFloat, amqp10.TypeDouble:
+		return v.Float64()
+	case amqp10.TypeList, amqp10.TypeMap, amqp10.TypeArray:
+		if depth == maxPropertyDepth {
+			return nil, false
+		}
+		if v.Type() == amqp10.TypeMap {
+			return keptEntries(v, room, depth+1), true
+		}
+		list := amqp091.Array{}
+		items := v.Items()
+		for e, more := items.Next(); more && len(list) < maxProperties && *room > 0; e, more = items.Next() {
+			if kept, ok := propertyValue(e, room, depth+1); ok {
+				list = append(list, kept)
+			}
+		}
+		return list, true
 	}
 	if n, ok := v.Int64(); ok {
-		return n, 8
+		return n, true
 	}
-	if n, ok := v.Uint64(); ok {
-		return int64(min(n, 1<<63-1)), 8
+	n, ok := v.Uint64()
+	return int64(min(n, 1<<63-1)), ok
+}
+
+// octets are a text or octets, if there is room.
+func octets(read func() ([]byte, bool), room *int) (any, bool) {
+	b, ok := read()
+	if *room -= len(b); !ok || *room < 0 {
+		return nil, false
 	}
-	return nil, 0
+	return string(b), true
 }
 
 // clientWord is a text from a client's properties, cut.

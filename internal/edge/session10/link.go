@@ -10,6 +10,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
+	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
 )
 
@@ -373,6 +374,7 @@ func (p *publisher) fail(f *failure) {
 func (k *consumer) properties(v amqp10.Value, decl *topology.Queue) error {
 	if n, ok := v.Lookup("rabbitmq:priority"); ok && n.Type() == amqp10.TypeInt {
 		k.Priority, _ = n.Int64()
+		k.arguments = append(k.arguments, amqp091.Field{Key: "x-priority", Value: k.Priority})
 	}
 	if n, ok := v.Lookup("rabbitmq:consumer-timeout"); ok && n.Type() == amqp10.TypeUint {
 		if decl.Type != topology.Quorum {
@@ -380,6 +382,7 @@ func (k *consumer) properties(v amqp10.Value, decl *topology.Queue) error {
 		}
 		ms, _ := n.Uint64()
 		k.Timeout = int64(ms)
+		k.arguments = append(k.arguments, amqp091.Field{Key: "x-consumer-timeout", Value: k.Timeout})
 	}
 	return nil
 }

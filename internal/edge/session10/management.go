@@ -31,16 +31,20 @@ const (
 
 // manager is a pair of links to the management node. The reader owns it, except gone.
 type manager struct {
-	name          [sha256.Size]byte // what the client calls it, which may be as long as a frame, is kept as its checksum
-	client        [sha256.Size]byte // address of the client's terminus, the same for both links, likewise
-	in, out       uint32            // handles
+	name   [sha256.Size]byte // what the client calls it, which may be as long as a frame, is kept as its checksum
+	client [sha256.Size]byte // address of the client's terminus, the same for both links, likewise
+	shown  string            // of the name, for lists
+	held   [][]byte          // answers that wait for credit: clients send it beside their first request
+
+	// The reader writes what follows under session.mu; others read it under that.
+	in, out       uint32 // handles
 	hasIn, hasOut bool
 	inCount       uint32 // delivery-count and credit of the requests
 	inCredit      uint32
 	outCount      uint32 // and of the answers
 	outCredit     uint32
-	held          [][]byte // answers that wait for credit: clients send it beside their first request
-	gone          bool     // the link for answers has ended; guarded by session.mu
+	outMax        uint64 // bytes of an answer that the client takes; 0: any
+	gone          bool   // the link for answers has ended
 }
 
 // answer is a message from the management node that is not sent yet.
@@ -72,29 +76,31 @@ func (s *session) attachManager(a *amqp10.Attach, client []byte) error {
 	name, terminus := sha256.Sum256(a.Name), sha256.Sum256(client)
 	m := s.managers[name]
 	if m == nil {
-		m = &manager{name: name, client: terminus}
+		m = &manager{name: name, client: terminus, shown: printable(a.Name)}
 	} else if m.client != terminus || request && m.hasIn || !request && m.hasOut {
 		return failLink(amqp10.ConditionPreconditionFailed, "received invalid attach for management link pair '%s'", printable(a.Name))
 	}
+	s.mu.Lock()
 	if s.managers == nil {
 		s.managers = map[[sha256.Size]byte]*manager{}
 	}
 	s.managers[name] = m
+	if request {
+		m.in, m.hasIn, m.inCount, m.inCredit = a.Handle, true, a.InitialDeliveryCount.Value, maxManagementCredit
+	} else {
+		m.out, m.hasOut, m.outCount, m.outCredit, m.outMax, m.gone = a.Handle, true, 0, 0, a.MaxMessageSize.Value, false
+	}
+	s.mu.Unlock()
 	c := s.c
 	reply := &amqp10.Attach{
 		Name: a.Name, Handle: a.Handle, Role: !a.Role, SndSettleMode: amqp10.Some(amqp10.SenderSettleModeSettled), Source: a.Source, Target: a.Target, Properties: a.Properties,
 	}
 	if request {
-		m.in, m.hasIn, m.inCount, m.inCredit = a.Handle, true, a.InitialDeliveryCount.Value, maxManagementCredit
 		reply.MaxMessageSize = amqp10.Some(uint64(c.link.MaxMessageSize()))
 		c.putFrame(s.number, reply)
 		s.grantManager(m)
 		return nil
 	}
-	m.out, m.hasOut, m.outCount, m.outCredit = a.Handle, true, 0, 0
-	s.mu.Lock()
-	m.gone = false
-	s.mu.Unlock()
 	reply.RcvSettleMode, reply.InitialDeliveryCount, reply.MaxMessageSize = a.RcvSettleMode, amqp10.Some[uint32](0), a.MaxMessageSize
 	c.putFrame(s.number, reply)
 	return nil
@@ -111,13 +117,13 @@ func (s *session) grantManager(m *manager) {
 
 // detachManager ends one link of a pair.
 func (s *session) detachManager(m *manager, handle uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if m.hasIn && m.in == handle {
 		m.hasIn = false
 	} else {
 		m.hasOut = false
-		s.mu.Lock()
 		m.gone = true
-		s.mu.Unlock()
 		s.c.putItem(item{kind: itemWindow, s: s})
 		replaced := *m // a new link of the pair gets no answer of this one
 		s.c.forgetAnswers(m)
@@ -135,8 +141,12 @@ func (s *session) flowManager(m *manager, f *amqp10.Flow) {
 	if m.hasIn && m.in == f.Handle.Value {
 		return
 	}
+	s.mu.Lock()
 	m.outCredit = uint32(max(0, int32(f.DeliveryCount.Value+min(f.LinkCredit.Value, mostCredit)-m.outCount)))
+	s.mu.Unlock()
 	s.answerHeld(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if f.Drain {
 		m.outCount, m.outCredit = m.outCount+m.outCredit, 0
 	}
@@ -197,11 +207,13 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		c.log.Warn("a request to the management node failed", "method", printable(method), "target", printable(to), "status", refused.status, "reason", refused.text, "user", c.login.User)
 		r.status, r.answer = refused.status, amqp10.AppendString(nil, strings.ToValidUTF8(refused.text, "?"))
 	}
-	m.inCredit--
-	m.inCount++
 	m.held = append(m.held, r.response(msg.Property(amqp10.PropertyMessageID)))
 	c.heldAnswers += len(m.held[len(m.held)-1])
 	s.answerHeld(m)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.inCredit--
+	m.inCount++
 	if m.inCredit <= maxManagementCredit/2 {
 		m.inCredit = maxManagementCredit
 		s.grantManager(m)
@@ -212,8 +224,10 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 // answerHeld sends the answers that the client takes.
 func (s *session) answerHeld(m *manager) {
 	for len(m.held) > 0 && m.outCredit > 0 {
+		s.mu.Lock()
 		m.outCredit--
 		m.outCount++
+		s.mu.Unlock()
 		s.c.heldAnswers -= len(m.held[0])
 		s.c.answer(s, &answer{m: m, handle: m.out, payload: m.held[0]})
 		m.held = m.held[1:]

@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/serving"
+	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
 )
 
@@ -29,7 +30,8 @@ type consumer struct {
 	handle     uint32
 	name       string
 	address    string
-	maxMessage uint64 // the largest message that the client takes, in bytes; 0: any
+	maxMessage uint64        // the largest message that the client takes, in bytes; 0: any
+	arguments  amqp091.Table // what the link's properties say, as arguments of AMQP 0-9-1
 
 	ended bool // guarded by session.mu
 	back  bool // its link is detached: what was not sent goes back one by one; guarded by session.mu

@@ -30,8 +30,7 @@ type session struct {
 	// Owned by the reader, which writes it under conn.chMu; others read it under that.
 	publishers map[uint32]*publisher // by handle
 	// Owned by the reader.
-	managers map[[sha256.Size]byte]*manager // by name; nil before there is one
-	slack    int                            // how many transfers beyond its window a client may send, since an alarm has closed it
+	slack int // how many transfers beyond its window a client may send, since an alarm has closed it
 
 	// Owned by the holder of the pen.
 	parking serving.List[item] // what waits for the client's window, in order
@@ -41,13 +40,14 @@ type session struct {
 
 	mu           held.Mutex // guards what follows; goroutines that delete queues take it. It comes before output.mu
 	closed       bool
-	consumers    map[uint32]*consumer // by handle
-	nextIncoming uint32               // transfer-id of the client's next transfer
-	window       int                  // how many more it may send; negative if it has sent more
-	theirWindow  uint32               // how many more it says that it will send, which is only shown
-	nextOutgoing uint32               // transfer-id of our next transfer
-	limit        uint32               // up to which transfer-id the client takes them: see limitOf
-	delivered    uint64               // how many deliveries there were: the lower half is the delivery-id of our next one
+	managers     map[[sha256.Size]byte]*manager // by name; nil before there is one. The reader, which alone writes it, reads it without the lock
+	consumers    map[uint32]*consumer           // by handle
+	nextIncoming uint32                         // transfer-id of the client's next transfer
+	window       int                            // how many more it may send; negative if it has sent more
+	theirWindow  uint32                         // how many more it says that it will send, which is only shown
+	nextOutgoing uint32                         // transfer-id of our next transfer
+	limit        uint32                         // up to which transfer-id the client takes them: see limitOf
+	delivered    uint64                         // how many deliveries there were: the lower half is the delivery-id of our next one
 	unsettled    unsettledList
 }
 

@@ -1,10 +1,11 @@
 package session10
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/wire/amqp10"
 )
 
 // Status implements broker.Client (BR-15.15).
@@ -23,12 +24,12 @@ func (c *conn) Status() broker.ConnectionStatus {
 // ChannelStatuses implements broker.Client. A connection of AMQP 1.0 has sessions and no channels.
 func (c *conn) ChannelStatuses() []broker.ChannelStatus { return nil }
 
-// Info implements broker.Informant.
+// Info implements broker.Informant. A session has no name.
 func (k *consumer) Info() broker.ConsumerInfo {
 	c := k.s.c
 	return broker.ConsumerInfo{
-		Connection: c.peer.Name, Channel: fmt.Sprintf("%s (%d)", c.peer.Name, k.s.number), Number: k.s.number,
-		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort,
+		Connection: c.peer.Name, Number: k.s.number,
+		User: c.login.User, PeerHost: c.peer.PeerHost, PeerPort: c.peer.PeerPort, Arguments: k.arguments,
 	}
 }
 
@@ -43,6 +44,24 @@ func (c *conn) SessionStatuses() []broker.SessionStatus {
 		list = append(list, s.status())
 	}
 	return list
+}
+
+// Links implements broker.SessionClient.
+func (c *conn) Links() (n broker.LinkCounts) {
+	c.chMu.Lock()
+	defer c.chMu.Unlock()
+	for _, s := range c.sessions {
+		n.Publishers += len(s.publishers)
+		s.mu.Lock()
+		n.Consumers += len(s.consumers)
+		for _, k := range s.consumers {
+			if k.q == nil {
+				n.Replies++
+			}
+		}
+		s.mu.Unlock()
+	}
+	return n
 }
 
 // status describes the session. REQUIRES: conn.chMu is held.
@@ -62,6 +81,20 @@ func (s *session) status() broker.SessionStatus {
 	st.NextIncomingID, st.IncomingWindow, st.NextOutgoingID = s.nextIncoming, max(0, s.window), s.nextOutgoing
 	st.RemoteOutgoing = s.theirWindow
 	st.RemoteWindow, st.Unsettled = uint32(max(0, int32(s.limit-s.nextOutgoing))), s.unsettled.n
+	for _, m := range s.managers {
+		if m.hasIn {
+			st.Incoming = append(st.Incoming, broker.IncomingLink{
+				Handle: m.in, Name: m.shown, Management: true, SettleMode: amqp10.SenderSettleModeSettled.String(), Target: managementNode,
+				MaxMessageSize: s.c.link.MaxMessageSize(), DeliveryCount: m.inCount, Credit: m.inCredit,
+			})
+		}
+		if m.hasOut {
+			st.Outgoing = append(st.Outgoing, broker.OutgoingLink{
+				Handle: m.out, Name: m.shown, Management: true, Source: managementNode, Settled: true, MaxMessageSize: m.outMax,
+				DeliveryCount: m.outCount, Credit: m.outCredit,
+			})
+		}
+	}
 	for _, k := range s.consumers {
 		count := k.count.Load()
 		st.Outgoing = append(st.Outgoing, broker.OutgoingLink{
@@ -69,7 +102,18 @@ func (s *session) status() broker.SessionStatus {
 			DeliveryCount: count, Credit: uint32(max(0, int32(k.told.Load()-count))),
 		})
 	}
-	slices.SortFunc(st.Incoming, func(a, b broker.IncomingLink) int { return int(a.Handle) - int(b.Handle) })
-	slices.SortFunc(st.Outgoing, func(a, b broker.OutgoingLink) int { return int(a.Handle) - int(b.Handle) })
+	slices.SortFunc(st.Incoming, func(a, b broker.IncomingLink) int { return byHandle(a.Management, b.Management, a.Handle, b.Handle) })
+	slices.SortFunc(st.Outgoing, func(a, b broker.OutgoingLink) int { return byHandle(a.Management, b.Management, a.Handle, b.Handle) })
 	return st
+}
+
+// byHandle compares two links by their handles; those of the management node come first, as in RabbitMQ.
+func byHandle(aManages, bManages bool, a, b uint32) int {
+	switch {
+	case aManages && !bManages:
+		return -1
+	case bManages && !aManages:
+		return 1
+	}
+	return cmp.Compare(a, b)
 }

@@ -16,6 +16,7 @@ func TestStatuses(t *testing.T) {
 	c.publisher(0, 0, "/queues/q")
 	c.transfer(0, one(0), text("d"))
 	await[*amqp10.Disposition](c)
+	c.manage(0, 9, 1)
 	c.consumer(0, 3, "q", 10)
 	for range 4 {
 		awaitTransfer(c)
@@ -32,18 +33,27 @@ func TestStatuses(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		list := client.SessionStatuses()
-		if len(list) != 1 || len(list[0].Incoming) != 1 || len(list[0].Outgoing) != 1 {
+		if len(list) != 1 || len(list[0].Incoming) != 2 || len(list[0].Outgoing) != 2 {
 			t.Fatalf("%+v", list)
 		}
 		s := &list[0]
 		if s.Unsettled != 4 || s.NextOutgoingID != 4 || s.NextIncomingID != 1 || s.RemoteWindow != 20 || s.RemoteOutgoing != 30 || s.IncomingWindow != 399 || s.HandleMax != 255 {
 			t.Errorf("%+v", s)
 		}
-		if in := s.Incoming[0]; in.Name != "p" || in.Target != "/queues/q" || in.DeliveryCount != 1 || in.Credit != 169 || in.Unconfirmed != 0 || in.SettleMode != "mixed" {
+		if in := s.Incoming[1]; in.Name != "p" || in.Target != "/queues/q" || in.DeliveryCount != 1 || in.Credit != 169 || in.Unconfirmed != 0 || in.SettleMode != "mixed" {
 			t.Errorf("%+v", in)
 		}
-		if out := s.Outgoing[0]; out.Name != "c" || out.Handle != 3 || out.Source != "/queues/q" || out.Queue != "q" || out.DeliveryCount != 4 || out.Credit != 6 || out.Settled {
+		if out := s.Outgoing[1]; out.Name != "c" || out.Handle != 3 || out.Source != "/queues/q" || out.Queue != "q" || out.DeliveryCount != 4 || out.Credit != 6 || out.Settled {
 			t.Errorf("%+v", out)
+		}
+		if in := s.Incoming[0]; !in.Management || in.Handle != 9 || in.Target != "/management" || in.Credit != 8 || in.SettleMode != "settled" {
+			t.Errorf("requests: %+v", in)
+		}
+		if out := s.Outgoing[0]; !out.Management || out.Handle != 1 || out.Source != "/management" || !out.Settled {
+			t.Errorf("answers: %+v", out)
+		}
+		if n := client.Links(); n != (broker.LinkCounts{Publishers: 1, Consumers: 1}) {
+			t.Errorf("%+v, want a publisher and a consumer", n)
 		}
 		return
 	}

@@ -67,6 +67,14 @@ type SessionClient interface {
 	Client
 	// SessionStatuses are those of its sessions, by number. Any goroutine may call it.
 	SessionStatuses() []SessionStatus
+	// Links counts its links. Any goroutine may call it.
+	Links() LinkCounts
+}
+
+// LinkCounts are how many links there are, without those of the management node.
+type LinkCounts struct {
+	Publishers, Consumers int
+	Replies               int // of Consumers, those that get direct replies and are attached to no queue
 }
 
 // SessionStatus is a session of AMQP 1.0 as its connection reports it.
@@ -86,6 +94,7 @@ type SessionStatus struct {
 type IncomingLink struct {
 	Handle                uint32
 	Name, Target          string
+	Management            bool   // it carries requests to the management node
 	SettleMode            string // unsettled, settled, mixed
 	MaxMessageSize        int    // bytes
 	DeliveryCount, Credit uint32
@@ -96,6 +105,7 @@ type IncomingLink struct {
 type OutgoingLink struct {
 	Handle                uint32
 	Name, Source, Queue   string
+	Management            bool   // it carries answers of the management node
 	Settled               bool   // what is sent on it is settled
 	MaxMessageSize        uint64 // bytes; 0: any
 	TimedOut              bool   // it has not settled deliveries in time (DL-12.7)
@@ -105,7 +115,7 @@ type OutgoingLink struct {
 // ConsumerInfo says to whom a consumer belongs.
 type ConsumerInfo struct {
 	Connection, Channel string // their names; Channel is "" in a protocol without channels
-	Number              uint16 // of the channel
+	Number              uint16 // of the channel, or of the session
 	User                string
 	PeerHost            string
 	PeerPort            int
