@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/queue"
@@ -151,7 +152,11 @@ func (s *server) totals(each func(func(*topology.VHost)), all bool) (t totals) {
 			t.counts.Stats.Add(&gone)
 		}
 		n := &s.b.Totals
-		t.publishes = publishes(n.Published.Load(), n.Confirmed.Load(), n.UnroutableReturned.Load(), n.UnroutableDropped.Load())
+		sum := func(of func(*broker.Traffic) *atomic.Uint64) uint64 { return n.Sum(of) }
+		t.publishes = publishes(
+			sum(func(t *broker.Traffic) *atomic.Uint64 { return &t.Published }), sum(func(t *broker.Traffic) *atomic.Uint64 { return &t.Confirmed }),
+			sum(func(t *broker.Traffic) *atomic.Uint64 { return &t.UnroutableReturned }), sum(func(t *broker.Traffic) *atomic.Uint64 { return &t.UnroutableDropped }),
+		)
 		return t
 	}
 	published, returned, dropped := uint64(0), uint64(0), uint64(0)

@@ -8,8 +8,8 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// protocol091 is the label of AMQP 0-9-1.
-const protocol091 = "amqp091"
+// protocols are those that clients publish and consume with.
+var protocols = []broker.LoginProtocol{broker.LoginAMQP091, broker.LoginAMQP10}
 
 func globalCounter(name, help string) *metric {
 	return counter("global_"+name+"_total", "Total number of "+help, "protocol")
@@ -26,39 +26,55 @@ var (
 	globalConsumers   = gauge("global_consumers", "Current number of consumers", "protocol")
 )
 
-// typeMetric is a counter by queue type and its source.
+// typeMetric is a counter by queue type and its source. RabbitMQ counts some of them for AMQP 0-9-1 only: the others come from both.
 type typeMetric struct {
 	*metric
-	of func(*partition.Stats) uint64
+	of       func(*partition.Stats) uint64
+	credited func(*partition.CreditedStats) uint64 // what AMQP 1.0 has of it; nil: none
 }
 
-func typeCounter(name, help string, of func(*partition.Stats) uint64) typeMetric {
-	return typeMetric{counter("global_"+name+"_total", "Total number of "+help, "protocol", "queue_type"), of}
+func typeCounter(name, help string, of func(*partition.Stats) uint64, credited func(*partition.CreditedStats) uint64) typeMetric {
+	return typeMetric{counter("global_"+name+"_total", "Total number of "+help, "protocol", "queue_type"), of, credited}
 }
 
 var typeMetrics = []typeMetric{
 	typeCounter("messages_delivered", "messages delivered to consumers", func(st *partition.Stats) uint64 {
-		return st.Delivered + st.DeliveredNoAck + st.Got + st.GotNoAck
-	}),
-	typeCounter("messages_delivered_consume_auto_ack", "messages delivered to consumers using basic.consume with automatic acknowledgment", func(st *partition.Stats) uint64 { return st.DeliveredNoAck }),
-	typeCounter("messages_delivered_consume_manual_ack", "messages delivered to consumers using basic.consume with manual acknowledgment", func(st *partition.Stats) uint64 { return st.Delivered }),
-	typeCounter("messages_delivered_get_auto_ack", "messages delivered to consumers using basic.get with automatic acknowledgment", func(st *partition.Stats) uint64 { return st.GotNoAck }),
-	typeCounter("messages_delivered_get_manual_ack", "messages delivered to consumers using basic.get with manual acknowledgment", func(st *partition.Stats) uint64 { return st.Got }),
-	typeCounter("messages_get_empty", "times basic.get operations fetched no message", func(st *partition.Stats) uint64 { return st.GetNone }),
-	typeCounter("messages_redelivered", "messages redelivered to consumers", func(st *partition.Stats) uint64 { return st.Redelivered }),
-	typeCounter("messages_acknowledged", "messages acknowledged by consumers", func(st *partition.Stats) uint64 { return st.Acked }),
+		return st.Delivered + st.DeliveredNoAck - st.Credited.Delivered - st.Credited.DeliveredNoAck + st.Got + st.GotNoAck
+	}, func(c *partition.CreditedStats) uint64 { return c.Delivered + c.DeliveredNoAck }),
+	typeCounter("messages_delivered_consume_auto_ack", "messages delivered to consumers using basic.consume with automatic acknowledgment", func(st *partition.Stats) uint64 {
+		return st.DeliveredNoAck - st.Credited.DeliveredNoAck
+	}, nil),
+	typeCounter("messages_delivered_consume_manual_ack", "messages delivered to consumers using basic.consume with manual acknowledgment", func(st *partition.Stats) uint64 {
+		return st.Delivered - st.Credited.Delivered
+	}, nil),
+	typeCounter("messages_delivered_get_auto_ack", "messages delivered to consumers using basic.get with automatic acknowledgment", func(st *partition.Stats) uint64 { return st.GotNoAck }, nil),
+	typeCounter("messages_delivered_get_manual_ack", "messages delivered to consumers using basic.get with manual acknowledgment", func(st *partition.Stats) uint64 { return st.Got }, nil),
+	typeCounter("messages_get_empty", "times basic.get operations fetched no message", func(st *partition.Stats) uint64 { return st.GetNone }, nil),
+	typeCounter("messages_redelivered", "messages redelivered to consumers", func(st *partition.Stats) uint64 {
+		return st.Redelivered - st.Credited.Redelivered
+	}, func(c *partition.CreditedStats) uint64 { return c.Redelivered }),
+	typeCounter("messages_acknowledged", "messages acknowledged by consumers", func(st *partition.Stats) uint64 {
+		return st.Acked - st.Credited.Acked
+	}, func(c *partition.CreditedStats) uint64 { return c.Acked }),
 }
 
 // globalFamily counts since the start of the node, including deleted queues (BR-17.3).
 var globalFamily = &family{collect: func(s *scrape) {
-	t := &s.Broker.Totals
-	answered := t.Confirmed.Load()
-	s.put(received, float64(t.Published.Load()), protocol091)
-	s.put(receivedConfirm, float64(answered), protocol091)
-	s.put(confirmed, float64(answered-min(answered, t.Refused.Load())), protocol091)
-	s.put(routed, float64(t.Routed.Load()), protocol091)
-	s.put(unroutableDropped, float64(t.UnroutableDropped.Load()), protocol091)
-	s.put(unroutableBack, float64(t.UnroutableReturned.Load()), protocol091)
+	for _, p := range protocols {
+		t := &s.Broker.Totals.Traffic[p]
+		answered := t.Confirmed.Load()
+		asked := answered
+		if p == broker.LoginAMQP10 {
+			asked += t.UnroutableReturned.Load() // released, which is neither accepted nor rejected
+		}
+		s.put(received, float64(t.Published.Load()), p.String())
+		s.put(receivedConfirm, float64(asked), p.String())
+		s.put(confirmed, float64(answered-min(answered, t.Refused.Load())), p.String())
+		s.put(routed, float64(t.Routed.Load()), p.String())
+		s.put(unroutableDropped, float64(t.UnroutableDropped.Load()), p.String())
+		s.put(unroutableBack, float64(t.UnroutableReturned.Load()), p.String())
+		s.putSizes(p)
+	}
 
 	byType := map[topology.QueueType]*partition.Stats{topology.Classic: {}, topology.Quorum: {}}
 	for kind, st := range byType {
@@ -72,18 +88,25 @@ var globalFamily = &family{collect: func(s *scrape) {
 		}
 		attached += all[i].Counts.Consumers
 	}
-	s.put(globalConsumers, float64(attached), protocol091)
-	s.put(publishers, float64(countPublishers(s.Broker)), protocol091)
+	channels, links := countPublishers(s.Broker)
+	s.put(globalConsumers, float64(max(0, attached-links.Consumers+links.Replies)), broker.LoginAMQP091.String())
+	s.put(globalConsumers, float64(links.Consumers), broker.LoginAMQP10.String())
+	s.put(publishers, float64(channels), broker.LoginAMQP091.String())
+	s.put(publishers, float64(links.Publishers), broker.LoginAMQP10.String())
 	for _, m := range typeMetrics {
 		for _, kind := range []topology.QueueType{topology.Classic, topology.Quorum} {
-			s.put(m.metric, float64(m.of(byType[kind])), protocol091, typeLabel(kind))
+			s.put(m.metric, float64(m.of(byType[kind])), broker.LoginAMQP091.String(), typeLabel(kind))
+			n := uint64(0)
+			if m.credited != nil {
+				n = m.credited(&byType[kind].Credited)
+			}
+			s.put(m.metric, float64(n), broker.LoginAMQP10.String(), typeLabel(kind))
 		}
 	}
-	s.putSizes()
 }}
 
-// countPublishers counts the channels that have published.
-func countPublishers(b *broker.Broker) (n int) {
+// countPublishers counts the channels that have published, and the links of AMQP 1.0.
+func countPublishers(b *broker.Broker) (channels int, links broker.LinkCounts) {
 	for _, c := range b.Connections() {
 		client := c.Client()
 		if client == nil {
@@ -91,16 +114,22 @@ func countPublishers(b *broker.Broker) (n int) {
 		}
 		for _, ch := range client.ChannelStatuses() {
 			if ch.Stats.Published > 0 {
-				n++
+				channels++
 			}
 		}
+		if of10, ok := client.(broker.SessionClient); ok {
+			n := of10.Links()
+			links.Publishers += n.Publishers
+			links.Consumers += n.Consumers
+			links.Replies += n.Replies
+		}
 	}
-	return n
+	return channels, links
 }
 
 // putSizes shows the histogram of message sizes.
-func (s *scrape) putSizes() {
-	sizes := &s.Broker.Totals.Sizes
+func (s *scrape) putSizes(p broker.LoginProtocol) {
+	sizes := &s.Broker.Totals.Traffic[p].Sizes
 	buckets := map[float64]uint64{}
 	count := uint64(0)
 	for i := range sizes.Counts {
@@ -110,5 +139,5 @@ func (s *scrape) putSizes() {
 		}
 	}
 	desc := prometheus.NewDesc(usual+"message_size_bytes", "Size of messages received from publishers", []string{"protocol"}, nil)
-	s.out <- prometheus.MustNewConstHistogram(desc, count, float64(sizes.Bytes.Load()), buckets, protocol091)
+	s.out <- prometheus.MustNewConstHistogram(desc, count, float64(sizes.Bytes.Load()), buckets, p.String())
 }

@@ -196,7 +196,7 @@ func TestNames(t *testing.T) {
 	for _, name := range []string{
 		"messages_received", "messages_received_confirm", "messages_routed", "messages_confirmed", "messages_unroutable_dropped", "messages_unroutable_returned",
 	} {
-		n.has(e, "rabbitmq_global_"+name+"_total", map[string]float64{"protocol=amqp091": 0})
+		n.has(e, "rabbitmq_global_"+name+"_total", map[string]float64{"protocol=amqp091": 0, "protocol=amqp10": 0})
 	}
 	for _, name := range []string{
 		"delivered", "delivered_consume_auto_ack", "delivered_consume_manual_ack", "delivered_get_auto_ack", "delivered_get_manual_ack",
@@ -204,10 +204,11 @@ func TestNames(t *testing.T) {
 	} {
 		n.has(e, "rabbitmq_global_messages_"+name+"_total", map[string]float64{
 			"protocol=amqp091,queue_type=rabbit_classic_queue": 0, "protocol=amqp091,queue_type=rabbit_quorum_queue": 0,
+			"protocol=amqp10,queue_type=rabbit_classic_queue": 0, "protocol=amqp10,queue_type=rabbit_quorum_queue": 0,
 		})
 	}
-	n.has(e, "rabbitmq_global_publishers", map[string]float64{"protocol=amqp091": 0})
-	n.has(e, "rabbitmq_global_consumers", map[string]float64{"protocol=amqp091": 0})
+	n.has(e, "rabbitmq_global_publishers", map[string]float64{"protocol=amqp091": 0, "protocol=amqp10": 0})
+	n.has(e, "rabbitmq_global_consumers", map[string]float64{"protocol=amqp091": 0, "protocol=amqp10": 0})
 	for name, want := range map[string]float64{
 		"process_resident_memory_bytes": 5, "resident_memory_limit_bytes": 6, "disk_space_available_bytes": 7,
 		"disk_space_available_limit_bytes": 8, "process_open_fds": 9, "process_max_fds": 10, "alarms_memory_used_watermark": 0,

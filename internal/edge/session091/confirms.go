@@ -111,8 +111,8 @@ func (ch *channel) sendConfirms() {
 	}
 	ch.c.out.Put(func(b []byte) []byte {
 		b, n, nacks := w.append(b, ch.number)
-		ch.c.broker.Totals.Refused.Add(uint64(nacks))
-		ch.c.broker.Totals.Confirmed.Add(uint64(n))
+		ch.c.link.Traffic().Refused.Add(uint64(nacks))
+		ch.c.link.Traffic().Confirmed.Add(uint64(n))
 		ch.stats.confirmed.Add(uint64(n))
 		return b
 	})

@@ -262,7 +262,7 @@ func TestDelayedUnroutable(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the message is dropped", func() bool {
-		return s.waiting(t, "nowhere") == 0 && s.b.Totals.UnroutableDropped.Load() == 1
+		return s.waiting(t, "nowhere") == 0 && s.b.Totals.Traffic[broker.LoginAMQP091].UnroutableDropped.Load() == 1
 	})
 	for _, strategy := range []partition.Strategy{partition.Disabled, partition.AtMostOnce, partition.AtLeastOnce} {
 		if n := s.b.Node().Deaths(queue.Classic, strategy, deadletter.Expired); n != 0 {

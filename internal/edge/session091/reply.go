@@ -16,7 +16,7 @@ func (ch *channel) replied(p *broker.Publication) error {
 	if err := c.link.MayPublish(p); err != nil {
 		return ch.refusedPublish(err)
 	}
-	c.broker.Totals.Published.Add(1)
+	c.link.Traffic().Published.Add(1)
 	if c.link.Traced() {
 		c.link.TracePublish(p, string(p.Key))
 	}

@@ -125,7 +125,7 @@ func TestBR_15_13_UnroutableMessagesOfATransactionCount(t *testing.T) {
 	}
 	want := func(what string, dropped, returned uint64) {
 		t.Helper()
-		if d, r := s.b.Totals.UnroutableDropped.Load(), s.b.Totals.UnroutableReturned.Load(); d != dropped || r != returned {
+		if d, r := s.b.Totals.Traffic[broker.LoginAMQP091].UnroutableDropped.Load(), s.b.Totals.Traffic[broker.LoginAMQP091].UnroutableReturned.Load(); d != dropped || r != returned {
 			t.Errorf("%s: %d are dropped and %d returned, want %d and %d", what, d, r, dropped, returned)
 		}
 	}

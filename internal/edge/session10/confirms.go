@@ -200,7 +200,7 @@ func (p *publisher) send() {
 	if done, _ := w.list[w.start].Done(); !done {
 		return
 	}
-	totals := &p.s.c.broker.Totals
+	totals := p.s.c.link.Traffic()
 	p.s.c.out.Put(func(b []byte) []byte {
 		b, yes, no := w.append(b, p.s.number)
 		totals.Confirmed.Add(uint64(yes + no))

@@ -68,7 +68,7 @@ func (c *conn) step(response []byte) error {
 		c.log.Warn("login refused", "mechanism", name, "error", err)
 		return c.refuseLogin(true)
 	}
-	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: name}
+	c.login = broker.Login{Identity: id, User: id.Name, Mechanism: name, Protocol: broker.LoginAMQP10}
 	c.putFrame(0, &amqp10.SASLOutcome{Code: amqp10.SASLCodeOK})
 	c.state = stateHeader
 	return nil

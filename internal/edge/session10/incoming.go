@@ -229,6 +229,7 @@ func (p *publisher) received(payload []byte) error {
 	in.sections = in.incoming.Sections
 	pub.Exchange, pub.Key, pub.Raw, pub.Props, pub.Sections = exchange, key, in.incoming.Raw, in.incoming.Props, &in.sections
 	pub.Body, pub.Size, pub.Channel = append(pub.Body[:0], in.incoming.Body), len(in.incoming.Body), s.number
+	pub.Whole = len(payload)
 	return p.publish(pub)
 }
 
@@ -274,7 +275,7 @@ func (p *publisher) reply(pub *broker.Publication) error {
 	if err := c.link.MayPublish(pub); err != nil {
 		return err
 	}
-	c.broker.Totals.Published.Add(1)
+	c.link.Traffic().Published.Add(1)
 	if to, ok := c.broker.Requester(string(pub.Key)); ok {
 		c.flushOps() // operations before it come first
 		to.Reply(pub.Exchange, pub.Key, c.link.Store(pub))

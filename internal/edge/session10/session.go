@@ -74,7 +74,6 @@ func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
 	c.chMu.Lock()
 	c.sessions[number] = s
 	c.chMu.Unlock()
-	c.link.NotifyChannel(number)
 	return nil
 }
 
@@ -157,8 +156,7 @@ func (c *conn) endSessions() {
 // of them gets a delivery that another gives back. Their deliveries in the output go back with it too.
 func (c *conn) release(sessions []*session) (applied func()) {
 	var seats []partition.Seat
-	consumed := make([]int, len(sessions))
-	for i, s := range sessions {
+	for _, s := range sessions {
 		s.mu.Lock()
 		s.closed = true
 		list := make([]*consumer, 0, len(s.consumers))
@@ -177,7 +175,6 @@ func (c *conn) release(sessions []*session) (applied func()) {
 				continue
 			}
 			seats = append(seats, partition.Seat{Queue: k.q, Consumer: &k.Consumer})
-			consumed[i]++
 		}
 		for _, p := range s.publishers {
 			p.end()
@@ -194,9 +191,8 @@ func (c *conn) release(sessions []*session) (applied func()) {
 	if len(seats) > 0 {
 		applied = c.link.Quit(seats, nil)
 	}
-	for i, s := range sessions {
+	for range sessions {
 		c.link.CloseChannel()
-		c.link.NotifyChannelClosed(s.number, consumed[i])
 	}
 	return applied
 }

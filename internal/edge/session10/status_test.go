@@ -52,6 +52,9 @@ func TestStatuses(t *testing.T) {
 		if out := s.Outgoing[0]; !out.Management || out.Handle != 1 || out.Source != "/management" || !out.Settled {
 			t.Errorf("answers: %+v", out)
 		}
+		if opened := n.b.Totals.ChannelsOpened.Load(); opened != 2 {
+			t.Errorf("%d channels were opened, want the two of AMQP 0-9-1", opened)
+		}
 		if n := client.Links(); n != (broker.LinkCounts{Publishers: 1, Consumers: 1}) {
 			t.Errorf("%+v, want a publisher and a consumer", n)
 		}

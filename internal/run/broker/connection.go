@@ -22,6 +22,7 @@ type Login struct {
 	Identity  *Identity // from Authenticate; nil: User, by the node's accounts
 	User      string
 	Mechanism string
+	Protocol  LoginProtocol
 	ClientID  string // replaces {client_id} in topic permissions
 }
 
@@ -55,6 +56,7 @@ type Connection struct {
 	Since time.Time
 
 	client   Client
+	traffic  *Traffic // of its protocol
 	clientID string
 	owner    string // see Owner
 	operator bool   // may do everything: see AsOperator
@@ -85,7 +87,7 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 		login.Identity = &Identity{Name: login.User}
 	}
 	c := b.For(login.Identity, vhost)
-	c.Peer, c.client, c.clientID = peer, client, login.ClientID
+	c.Peer, c.client, c.clientID, c.traffic = peer, client, login.ClientID, &b.Totals.Traffic[login.Protocol]
 	c.Rename(peer.Name)
 	if login.Identity.Elsewhere() {
 		if err := b.mayConnect(login.Identity, peer, vhost); err != nil {
@@ -178,6 +180,9 @@ func (b *Broker) mayConnect(id *Identity, peer Peer, vhost message.VHost) error 
 	return b.MayEnter(id, vhost, host)
 }
 
+// Traffic are the counters of the connection's protocol.
+func (c *Connection) Traffic() *Traffic { return c.traffic }
+
 // As returns a connection for an administrative request of one of the node's users. It is not registered and owns
 // nothing.
 func (b *Broker) As(user string, vhost message.VHost) *Connection {
@@ -186,7 +191,7 @@ func (b *Broker) As(user string, vhost message.VHost) *Connection {
 
 // For is As for an authenticated client.
 func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
-	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), id: id, apsara: b.apsaraIn(vhost)}
+	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), id: id, apsara: b.apsaraIn(vhost), traffic: &b.Totals.Traffic[LoginAMQP091]}
 	c.Rename("")
 	if id.authz != nil {
 		c.elsewhere = &elsewhere{
@@ -376,9 +381,14 @@ func (c *Connection) OpenChannel() error {
 	c.channels++
 	used.channels++
 	b.channels++
-	b.Totals.ChannelsOpened.Add(1)
+	if !c.hasSessions() {
+		b.Totals.ChannelsOpened.Add(1)
+	}
 	return nil
 }
+
+// hasSessions says that what OpenChannel opens is a session of AMQP 1.0. It counts for limits, but is no channel to who looks.
+func (c *Connection) hasSessions() bool { return c.traffic == &c.b.Totals.Traffic[LoginAMQP10] }
 
 // CloseChannel counts the end of a channel that OpenChannel has counted.
 func (c *Connection) CloseChannel() {
@@ -389,7 +399,9 @@ func (c *Connection) CloseChannel() {
 	}
 	c.b.channels--
 	c.b.conns.Unlock()
-	c.b.Totals.ChannelsClosed.Add(1)
+	if !c.hasSessions() {
+		c.b.Totals.ChannelsClosed.Add(1)
+	}
 }
 
 // Broker is the broker behind the connection.

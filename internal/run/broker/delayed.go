@@ -14,11 +14,11 @@ import (
 // released returns what counts the messages that an exchange has delayed, when they go on. REQUIRES: topo is held, or
 // nobody else is there yet.
 func (b *Broker) released(x *topology.Exchange) func(copies int) {
-	s, t := b.statsOf(x), &b.Totals
+	s, t := b.statsOf(x), &b.Totals.Traffic[LoginAMQP091]
 	return func(copies int) {
 		if copies == 0 {
 			s.Dropped.Add(1)
-			b.unroutable(1)
+			b.unroutable(t, 1)
 			return
 		}
 		s.Out.Add(uint64(copies))

@@ -58,8 +58,8 @@ func (b *Broker) wakeDrops() {
 }
 
 // unroutable notes that messages reached no queue.
-func (b *Broker) unroutable(dropped uint64) {
-	if b.Totals.UnroutableDropped.Add(dropped); dropped > 0 && b.watchesDrops.Load() {
+func (b *Broker) unroutable(t *Traffic, dropped uint64) {
+	if t.UnroutableDropped.Add(dropped); dropped > 0 && b.watchesDrops.Load() {
 		b.wakeDrops()
 	}
 }
@@ -75,7 +75,7 @@ func (b *Broker) TakeDrops() []Drop {
 		}
 		list = append(list, drop)
 	})
-	if now := b.Totals.UnroutableDropped.Load(); now != b.toldUnroutable {
+	if now := b.Totals.dropped(); now != b.toldUnroutable {
 		b.toldUnroutable = now
 		list = b.takeUnroutable(list)
 	}

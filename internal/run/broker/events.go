@@ -308,14 +308,20 @@ func (c *Connection) notifyOpened() {
 			fact("connected_at", c.Since.UnixMilli()), fact("protocol", c.Peer.version()), fact("user", c.User), fact("vhost", string(c.VHost)),
 			fact("peer_cert_serial_number", ""), fact("ssl_key_exchange", ""), fact("ssl_hash", ""), doneBy(c.User),
 		}
+		if st.Container != "" {
+			t = append(t, fact("container_id", st.Container))
+		}
 		return append(append(t, tlsFacts(st.TLS, "")...), c.providedName(st.Properties)...)
 	})
 }
 
 // version is the protocol as RabbitMQ's events have it.
 func (p *Peer) version() string {
-	if p.Protocol == "AMQP 1-0" {
+	switch p.Protocol {
+	case "AMQP 1-0":
 		return "{1,0}"
+	case "Web AMQP 1-0":
+		return "{'Web AMQP',{1,0}}"
 	}
 	return "{0,9,1}"
 }

@@ -164,7 +164,7 @@ func (c *Connection) passed(x *ExchangeStats, queues, size int) {
 
 // countPassed adds the counts to the shared counters.
 func (c *Connection) countPassed() {
-	p, t := &c.passing, &c.b.Totals
+	p, t := &c.passing, c.traffic
 	if p.in == 0 {
 		return
 	}
@@ -210,8 +210,8 @@ func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 		x.Returned.Add(n[1])
 		dropped, returned = dropped+n[0], returned+n[1]
 	}
-	c.b.unroutable(dropped)
-	c.b.Totals.UnroutableReturned.Add(returned)
+	c.b.unroutable(c.traffic, dropped)
+	c.traffic.UnroutableReturned.Add(returned)
 	return dropped, returned
 }
 
@@ -219,10 +219,10 @@ func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 func (c *Connection) CountUnroutable(returned bool) {
 	x := c.passing.to
 	if returned {
-		c.b.Totals.UnroutableReturned.Add(1)
+		c.traffic.UnroutableReturned.Add(1)
 		x.Returned.Add(1)
 		return
 	}
 	x.Dropped.Add(1)
-	c.b.unroutable(1)
+	c.b.unroutable(c.traffic, 1)
 }

@@ -29,6 +29,8 @@ type Publication struct {
 	// Body is the content, in as many pieces as it arrived.
 	Body [][]byte
 	Size int // of all pieces, in bytes
+	// Whole is the size of the message as it came, if that counts as its size in metrics; 0: Size does.
+	Whole int
 	// Channel is the number of the client's channel, 0 if it has none.
 	Channel uint16
 
@@ -345,7 +347,7 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	plain := len(p.cc) == 0 && len(p.bcc) == 0
 	if plain {
 		if to, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
-			c.passed(to.exchange, len(to.targets), p.Size)
+			c.passed(to.exchange, len(to.targets), cmp.Or(p.Whole, p.Size))
 			return to.targets, nil
 		}
 	}
@@ -372,7 +374,7 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 		targets[i] = runtimeOf(q)
 	}
 	to := routed{c.b.statsOf(x), targets}
-	c.passed(to.exchange, len(targets)-c.router.Delaying, p.Size)
+	c.passed(to.exchange, len(targets)-c.router.Delaying, cmp.Or(p.Whole, p.Size))
 	if plain && c.router.ByKeys {
 		c.cache.since(revision)
 		c.cache.keep(p.Exchange, p.Key, to)

@@ -7,18 +7,37 @@ type Totals struct {
 	ConnectionsOpened, ConnectionsClosed      atomic.Uint64
 	ChannelsOpened, ChannelsClosed            atomic.Uint64
 	QueuesDeclared, QueuesCreated, QueuesGone atomic.Uint64
-	// Published are messages from clients, Routed their copies in queues.
-	Published, Routed atomic.Uint64
-	// Confirmed are the answers to publishers who asked for confirms, Refused those of them that were nacks.
-	Confirmed, Refused                    atomic.Uint64
-	UnroutableDropped, UnroutableReturned atomic.Uint64
-	DelayedDropped                        atomic.Uint64 // with their exchange, or by a purge of it
+	DelayedDropped                            atomic.Uint64 // with their exchange, or by a purge of it
 	// Settled are the notes to the SettleExchange, SettleUnknown those of them that name no delivery of their channel that is
 	// out, or nothing that makes sense.
 	Settled, SettleUnknown atomic.Uint64
 
 	Logins [LoginProtocols]Logins
-	Sizes  Sizes
+	// Traffic is what clients have published, by protocol. What comes by no client of AMQP counts as AMQP 0-9-1.
+	Traffic [LoginHTTP]Traffic
+}
+
+// Traffic counts what clients have published.
+type Traffic struct {
+	// Published are messages from clients, Routed their copies in queues.
+	Published, Routed atomic.Uint64
+	// Confirmed are the answers to publishers who asked for confirms, Refused those of them that were nacks, or are no acceptance.
+	Confirmed, Refused                    atomic.Uint64
+	UnroutableDropped, UnroutableReturned atomic.Uint64
+	Sizes                                 Sizes
+}
+
+// Sum adds up a counter of all protocols.
+func (t *Totals) Sum(of func(*Traffic) *atomic.Uint64) (n uint64) {
+	for i := range t.Traffic {
+		n += of(&t.Traffic[i]).Load()
+	}
+	return n
+}
+
+// dropped is how many messages reached no queue, and were dropped.
+func (t *Totals) dropped() uint64 {
+	return t.Sum(func(t *Traffic) *atomic.Uint64 { return &t.UnroutableDropped })
 }
 
 // Logins count attempts to log in.

@@ -429,6 +429,9 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 		for k := range queue.ID(s.count) {
 			if q.m.Ack(h.now, s.first+k, c) {
 				q.stats.Acked++
+				if c != nil && c.Credited {
+					q.stats.Credited.Acked++
+				}
 			}
 		}
 	case Reject:

@@ -78,11 +78,15 @@ type Stats struct {
 	Delivered, DeliveredNoAck, Got, GotNoAck, GetNone uint64
 	Acked, Redelivered, Returned, Purged              uint64
 	SetAside                                          uint64 // messages whose records could not be read
+	Credited                                          CreditedStats
 	// Active is when a message was last published, taken or settled, in milliseconds since 1970; 0: not since the
 	// node started.
 	Active int64
 	Dead   dropCounts // by counted reason and outcome
 }
+
+// CreditedStats are what of the same counters consumers with credit have had (queue.Consumer.Credited).
+type CreditedStats struct{ Delivered, DeliveredNoAck, Acked, Redelivered uint64 }
 
 // Counts are the counters of a queue.
 type Counts struct {
@@ -132,6 +136,9 @@ func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 		q.stats.DeliveredNoAck++
 	} else {
 		q.stats.Delivered++
+	}
+	if c.Credited {
+		q.stats.Credited.delivered(d)
 	}
 	if d.NoAck && d.ID != 0 { // else came counts it
 		q.leaves(d.History, JobAcknowledged, d.Logged)
