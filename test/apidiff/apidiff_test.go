@@ -35,20 +35,20 @@ func TestShapesAreRabbitMQs(t *testing.T) {
 		write(t, metricsFile, metricPages, seen.metrics)
 		return
 	}
-	seen := lookAt(t, start(t), 0)
+	seen := lookAt(t, start(t, ""), 0)
 	t.Run("api", func(t *testing.T) { compare(t, resources, recordingFile, exceptionFile, seen.resources) })
 	t.Run("metrics", func(t *testing.T) { compare(t, metricPages, metricsFile, metricsExceptionFile, seen.metrics) })
 }
 
-// start runs one of our nodes.
-func start(t *testing.T) target {
+// start runs one of our nodes with a configuration.
+func start(t *testing.T, config string) target {
 	t.Helper()
 	dir := t.TempDir()
 	bin, err := node.Build(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := node.Start(node.Options{Bin: bin, Dir: dir})
+	server, err := node.Start(node.Options{Bin: bin, Dir: dir, Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestDefinitionsRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := start(t)
+	ours := start(t, "")
 	got := roundTrip(t, ours, text)
 	if d := want.differences(got); d != nil {
 		t.Errorf("our export differs from the import (- is RabbitMQ, + is ours):\n%s", strings.Join(d, "\n"))
