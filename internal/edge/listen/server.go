@@ -48,8 +48,10 @@ type Options struct {
 type Protocol struct {
 	// Headers are the first eight bytes of a client that speaks it, in each of their forms.
 	Headers []string
+	// Web says that it is spoken over WebSocket too.
+	Web bool
 	// Serve speaks it with one client until the connection ends, and closes nc, a *tls.Conn where it came in by
-	// TLS. first is what was read already: the protocol header. It says of the place whose client is let in, or waits
+	// TLS, and a *WebSocket around that or the socket where the client speaks WebSocket. first is what was read already: the protocol header. It says of the place whose client is let in, or waits
 	// and may make room.
 	Serve func(nc net.Conn, first []byte, p *Place)
 }
@@ -113,14 +115,29 @@ func (s *Server) currentLimits() Limits {
 
 // Listen begins to take connections at a TCP address and returns the address it
 // got, which differs where the port asked for was 0.
-func (s *Server) Listen(addr string) (net.Addr, error) { return s.listen(addr, nil) }
+func (s *Server) Listen(addr string) (net.Addr, error) { return s.listen(addr, door{}) }
 
 // ListenTLS is Listen for clients that speak TLS first (BR-1.14).
 func (s *Server) ListenTLS(addr string, c *Credentials) (net.Addr, error) {
-	return s.listen(addr, c.Config())
+	return s.listen(addr, door{secure: c.Config()})
 }
 
-func (s *Server) listen(addr string, secure *tls.Config) (net.Addr, error) {
+// ListenWeb is Listen for clients that speak WebSocket first, and TLS before that unless c is nil.
+func (s *Server) ListenWeb(addr string, web *Web, c *Credentials) (net.Addr, error) {
+	d := door{web: web}
+	if c != nil {
+		d.secure = c.Config("http/1.1")
+	}
+	return s.listen(addr, d)
+}
+
+// door is what the clients of a listener speak before AMQP; nil: not that.
+type door struct {
+	secure *tls.Config
+	web    *Web
+}
+
+func (s *Server) listen(addr string, d door) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("AMQP listener: %w", err)
@@ -132,7 +149,7 @@ func (s *Server) listen(addr string, secure *tls.Config) (net.Addr, error) {
 		return nil, fmt.Errorf("AMQP listener %s: %w", addr, net.ErrClosed)
 	}
 	s.listeners = append(s.listeners, l)
-	s.accepting.Go(bug.Guarded(s.Logger, "accepting connections", func() { s.accept(l, secure) }))
+	s.accepting.Go(bug.Guarded(s.Logger, "accepting connections", func() { s.accept(l, d) }))
 	return l.Addr(), nil
 }
 
@@ -144,14 +161,14 @@ const (
 // accept takes connections until the listener is closed. Other errors pass: they
 // come from clients that are gone already, or from a process that has too many
 // files open and will have fewer.
-func (s *Server) accept(l net.Listener, secure *tls.Config) {
+func (s *Server) accept(l net.Listener, d door) {
 	backoff := firstBackoff
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
 			backoff = firstBackoff
-			s.take(nc, secure)
+			s.take(nc, d)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -167,7 +184,7 @@ func (s *Server) accept(l net.Listener, secure *tls.Config) {
 }
 
 // take starts the session of a connection, unless there are too many.
-func (s *Server) take(nc net.Conn, secure *tls.Config) {
+func (s *Server) take(nc net.Conn, d door) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
@@ -180,14 +197,14 @@ func (s *Server) take(nc net.Conn, secure *tls.Config) {
 		return
 	}
 	s.open[nc] = struct{}{}
-	s.sessions.Go(bug.Guarded(s.Logger, "a connection", func() { s.session(nc, secure) }))
+	s.sessions.Go(bug.Guarded(s.Logger, "a connection", func() { s.session(nc, d) }))
 }
 
 // entry is the function that session is.
 const entry = "bartleby.mq/internal/edge/listen.(*Server).session"
 
 // session runs one connection from its first byte to its last.
-func (s *Server) session(raw net.Conn, secure *tls.Config) {
+func (s *Server) session(raw net.Conn, d door) {
 	nc := raw
 	defer func() {
 		_ = nc.Close()
@@ -224,13 +241,20 @@ func (s *Server) session(raw net.Conn, secure *tls.Config) {
 			return
 		}
 	}
-	if secure != nil {
-		if nc, ok = s.shakeHands(nc, secure, limits.TLSHandshake); !ok {
+	if d.secure != nil {
+		if nc, ok = s.shakeHands(nc, d.secure, limits.TLSHandshake); !ok {
 			return
 		}
 	}
+	if d.web != nil {
+		over, ok := s.upgrade(nc, d.web, limits.Header)
+		if !ok {
+			return
+		}
+		nc = over
+	}
 	_ = nc.SetDeadline(time.Time{})
-	if first, spoken := s.sniff(nc, limits.Header); spoken != nil {
+	if first, spoken := s.sniff(nc, d.web != nil, limits.Header); spoken != nil {
 		spoken.Serve(nc, first, place)
 	}
 }

@@ -218,7 +218,7 @@ func TestAcceptGoesOnAfterErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.listeners = append(s.listeners, l)
-	s.accepting.Go(func() { s.accept(&flaky{l, 3}, nil) })
+	s.accepting.Go(func() { s.accept(&flaky{l, 3}, door{}) })
 	defer s.Wait(t.Context())
 	defer s.StopAccepting()
 	nc := dial(t, l.Addr().String())

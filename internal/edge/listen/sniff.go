@@ -24,9 +24,9 @@ const (
 // headerSize is the length of every protocol header, in bytes.
 const headerSize = len(amqp091.ProtocolHeader)
 
-// sniff reads the protocol header. Where it is none that is spoken here the
-// client is told which is, and spoken is nil.
-func (s *Server) sniff(nc net.Conn, timeout time.Duration) (first []byte, spoken *Protocol) {
+// sniff reads the protocol header. Where it is none that is spoken here, or over
+// WebSocket, the client is told which is, and spoken is nil.
+func (s *Server) sniff(nc net.Conn, web bool, timeout time.Duration) (first []byte, spoken *Protocol) {
 	_ = nc.SetReadDeadline(time.Now().Add(timeout))
 	header := make([]byte, headerSize)
 	if n, err := io.ReadFull(nc, header); err != nil {
@@ -35,11 +35,15 @@ func (s *Server) sniff(nc net.Conn, timeout time.Duration) (first []byte, spoken
 		return nil, nil
 	}
 	for i := range s.Protocols {
-		if slices.Contains(s.Protocols[i].Headers, string(header)) {
+		if slices.Contains(s.Protocols[i].Headers, string(header)) && (s.Protocols[i].Web || !web) {
 			return header, &s.Protocols[i]
 		}
 	}
 	s.Logger.Warn("protocol not supported", "peer", nc.RemoteAddr().String(), "header", header)
+	if web {
+		refuse(nc, sasl10)
+		return nil, nil
+	}
 	refuse(nc, s.answer(header))
 	return nil, nil
 }
