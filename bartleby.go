@@ -85,6 +85,7 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 		AMQP: conf.AMQPAddresses(address(o.AMQP)), AMQPS: conf.AMQPS,
 		HTTP: conf.Management.Plain(conf.ManagementTLS, address(o.HTTP)), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
 		Prometheus: conf.Prometheus.Plain(conf.PrometheusTLS, address(o.Prometheus)), PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
+		WebAMQP: conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),
 		OnFatal: b.fail, OnStop: b.quit,
 	}
 	if o.Dir == "" {

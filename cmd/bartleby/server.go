@@ -88,8 +88,9 @@ func runServer(c *cobra.Command, f serverFlags) error {
 		HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
 		Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
 		PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
-		OnFatal:         func(error) { os.Exit(1) }, // already logged; there is no point in waiting for a broken disk
-		OnStop:          func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
+		WebAMQP:         conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),
+		OnFatal: func(error) { os.Exit(1) }, // already logged; there is no point in waiting for a broken disk
+		OnStop:  func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
 	})
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ func (c *Config) Check() error {
 		{len(c.AMQPS) > 0, c.TLS, "listeners.ssl.*", "ssl_options"},
 		{c.ManagementTLS.Said(), c.ManagementTLS.TLS, "management.ssl.port", "management.ssl"},
 		{c.PrometheusTLS.Said(), c.PrometheusTLS.TLS, "prometheus.ssl.port", "prometheus.ssl"},
+		{c.WebAMQPTLS.Said(), c.WebAMQPTLS.TLS, "web_amqp.ssl.port", "web_amqp.ssl"},
 	} {
 		if l.wanted {
 			need(l.tls.CertFile != "" && l.tls.KeyFile != "", "%s: a listener with TLS needs %s.certfile and %s.keyfile", l.what, l.where, l.where)
@@ -29,6 +30,7 @@ func (c *Config) Check() error {
 		need(!l.tls.Verify || l.tls.CACertFile != "", "%s.verify: verify_peer needs %s.cacertfile, the authorities whose certificates are trusted", l.where, l.where)
 		need(!l.tls.Require || l.tls.Verify, "%s.fail_if_no_peer_cert: needs %s.verify = verify_peer", l.where, l.where)
 	}
+	need(c.AMQP10 || !c.WebAMQP.Said() && !c.WebAMQPTLS.Said(), "web_amqp: the listener needs amqp10.enabled = true: it speaks AMQP 1.0 only")
 	if slices.Contains(c.Auth.Mechanisms, "EXTERNAL") {
 		need(c.TLS.Verify, "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: an unverified certificate proves nothing")
 	}

@@ -24,7 +24,12 @@ type Config struct {
 	Prometheus Listener // prometheus.tcp.*
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
-	ProxyProtocol                bool // proxy_protocol: AMQP listeners want a PROXY header first
+	// WebAMQP and WebAMQPTLS are web_amqp.tcp.* and web_amqp.ssl.*: listeners for AMQP 1.0 over WebSocket, none unless one is said.
+	WebAMQP        Listener
+	WebAMQPTLS     SecureListener
+	WebAMQPPath    string   // web_amqp.ws_path; "": /ws
+	WebAMQPOrigins []string // web_amqp.allow_origins.*: the pages that may connect; nil: all
+	ProxyProtocol  bool     // proxy_protocol: AMQP listeners want a PROXY header first
 	// Proxies are the trusted proxies, proxy_protocol.trusted.*; nil: not set.
 	Proxies []netip.Prefix
 
@@ -158,7 +163,7 @@ func Default() Config {
 		},
 		Memory: Watermark{Relative: 0.6},
 		Disk:   Watermark{Absolute: 50_000_000},
-		TLS:    TLS{Depth: -1}, ManagementTLS: SecureListener{TLS: TLS{Depth: -1}}, PrometheusTLS: SecureListener{TLS: TLS{Depth: -1}},
+		TLS:    TLS{Depth: -1}, ManagementTLS: SecureListener{TLS: TLS{Depth: -1}}, PrometheusTLS: SecureListener{TLS: TLS{Depth: -1}}, WebAMQPTLS: SecureListener{TLS: TLS{Depth: -1}},
 		Definitions: Definitions{TLS: TLS{Verify: true, Depth: -1}},
 		Profile:     "rabbitmq",
 		ApsaraMQ:    defaultApsaraMQ(),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -25,12 +26,50 @@ var networkKeys = []key{
 	{pattern: "prometheus.ssl.port", value: port(func(c *Config) *string { return &c.PrometheusTLS.Port })},
 	{pattern: "prometheus.ssl.ip", value: text(func(c *Config) *string { return &c.PrometheusTLS.Host })},
 
+	{pattern: "web_amqp.tcp.port", value: port(func(c *Config) *string { return &c.WebAMQP.Port })},
+	{pattern: "web_amqp.tcp.ip", value: text(func(c *Config) *string { return &c.WebAMQP.Host })},
+	{pattern: "web_amqp.ssl.port", value: port(func(c *Config) *string { return &c.WebAMQPTLS.Port })},
+	{pattern: "web_amqp.ssl.ip", value: text(func(c *Config) *string { return &c.WebAMQPTLS.Host })},
+	{pattern: "web_amqp.ws_path", value: webPath},
+	{pattern: "web_amqp.allow_origins.*", value: origins},
+
 	{pattern: "heartbeat", live: true, value: integer(0, 65535, time.Second, func(c *Config) *time.Duration { return &c.Heartbeat })},
 	{pattern: "handshake_timeout", live: true, value: milliseconds(1, func(c *Config) *time.Duration { return &c.HandshakeTimeout })},
 	{pattern: "ssl_handshake_timeout", live: true, value: milliseconds(1, func(c *Config) *time.Duration { return &c.TLSTimeout })},
 	{pattern: "product.name", live: true, value: text(func(c *Config) *string { return &c.ProductName })},
 	{pattern: "product.version", live: true, value: text(func(c *Config) *string { return &c.ProductVersion })},
 	{pattern: "cluster_name", value: text(func(c *Config) *string { return &c.ClusterName })},
+}
+
+// webPath is the path of the only resource of a listener for WebSocket.
+var webPath = value{
+	set: func(p *parser, _, value string) (string, error) {
+		if !strings.HasPrefix(value, "/") {
+			return "", errors.New("does not begin with /")
+		}
+		p.c.WebAMQPPath = value
+		return "", nil
+	},
+	show: func(c *Config) []named {
+		if c.WebAMQPPath == "" {
+			return nil
+		}
+		return one(c.WebAMQPPath)
+	},
+}
+
+// origins are those of the pages that may connect.
+var origins = value{
+	set: func(p *parser, _, value string) (string, error) {
+		p.c.WebAMQPOrigins = append(p.c.WebAMQPOrigins, value)
+		return "", nil
+	},
+	show: func(c *Config) (shown []named) {
+		for i, origin := range c.WebAMQPOrigins {
+			shown = append(shown, named{strconv.Itoa(i + 1), origin})
+		}
+		return shown
+	},
 }
 
 // noListeners is a key whose only value, none, turns its listeners off.

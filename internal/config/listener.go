@@ -59,6 +59,14 @@ func (l Listener) Plain(secure SecureListener, a Address) string {
 	return a.Value
 }
 
+// WebAMQPAddress is the address for AMQP over WebSocket without TLS; "" means no listener.
+func (c *Config) WebAMQPAddress() string {
+	if !c.WebAMQP.Said() {
+		return ""
+	}
+	return c.WebAMQP.Address(":15678")
+}
+
 // SecureAddress is the address of an HTTP server with TLS; "" means no listener.
 func (l SecureListener) SecureAddress(byDefault string) string {
 	if !l.Said() {

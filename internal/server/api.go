@@ -73,6 +73,8 @@ func (s *Server) listeners() (all []api.Listener) {
 	add("https", a.HTTPS)
 	add("http/prometheus", a.Prometheus)
 	add("https/prometheus", a.PrometheusHTTPS)
+	add("http/web-amqp", a.WebAMQP)
+	add("https/web-amqp", a.WebAMQPS)
 	return all
 }
 

@@ -17,7 +17,7 @@ import (
 
 // certificates holds the certificates of each kind of listener; nil: no TLS.
 type certificates struct {
-	amqp, management, prometheus *listen.Credentials
+	amqp, management, prometheus, web *listen.Credentials
 }
 
 // loadCertificates reads the certificates of the listeners that are on.
@@ -32,6 +32,7 @@ func (s *Server) loadCertificates() error {
 		{len(s.AMQPS) > 0, "AMQP listener with TLS", c.TLS, &s.tls.amqp},
 		{s.HTTPS != "", "management listener with TLS", c.ManagementTLS.TLS, &s.tls.management},
 		{s.PrometheusHTTPS != "", "metrics listener with TLS", c.PrometheusTLS.TLS, &s.tls.prometheus},
+		{s.WebAMQPS != "", "listener for AMQP over WebSocket with TLS", c.WebAMQPTLS.TLS, &s.tls.web},
 	} {
 		if !l.on {
 			continue
@@ -53,6 +54,7 @@ func (s *Server) reloadCertificates(c *config.Config) {
 		loaded *listen.Credentials
 	}{
 		{"amqps", c.TLS, s.tls.amqp}, {"management", c.ManagementTLS.TLS, s.tls.management}, {"prometheus", c.PrometheusTLS.TLS, s.tls.prometheus},
+		{"web_amqp", c.WebAMQPTLS.TLS, s.tls.web},
 	} {
 		if l.loaded == nil {
 			continue
@@ -92,7 +94,7 @@ func (s *Server) watchCertificates() {
 
 func (s *Server) warnOfExpiry(now time.Time) {
 	warned := map[listen.Certificate]bool{}
-	for _, c := range []*listen.Credentials{s.tls.amqp, s.tls.management, s.tls.prometheus} {
+	for _, c := range []*listen.Credentials{s.tls.amqp, s.tls.management, s.tls.prometheus, s.tls.web} {
 		if c == nil {
 			continue
 		}
@@ -135,11 +137,15 @@ func (s *Server) expiries() (all []api.Certificates) {
 	add("amqp/ssl", s.tls.amqp, a.AMQPS...)
 	add("https", s.tls.management, a.HTTPS)
 	add("https/prometheus", s.tls.prometheus, a.PrometheusHTTPS)
+	add("https/web-amqp", s.tls.web, a.WebAMQPS)
 	return all
 }
 
 // secured describes the TLS of a connection to its session; nil without TLS.
 func secured(nc net.Conn, login config.CertLogin) *broker.TLS {
+	if w, ok := nc.(*listen.WebSocket); ok {
+		nc = w.Conn
+	}
 	c, ok := nc.(*tls.Conn)
 	if !ok {
 		return nil

@@ -56,8 +56,10 @@ type Options struct {
 	HTTP, HTTPS     string
 	Prometheus      string
 	PrometheusHTTPS string
-	Version         string // of the program
-	Logger          *slog.Logger
+	// WebAMQP and WebAMQPS are those for AMQP 1.0 over WebSocket, without TLS and with; "": none.
+	WebAMQP, WebAMQPS string
+	Version           string // of the program
+	Logger            *slog.Logger
 	// ConnectionLogger logs events of single connections, Audit administrative actions;
 	// nil: Logger.
 	ConnectionLogger, Audit *slog.Logger
@@ -103,10 +105,11 @@ type Server struct {
 
 // Addresses are the addresses of a node's listeners; nil: none.
 type Addresses struct {
-	AMQP, AMQPS     []net.Addr
-	HTTP, HTTPS     net.Addr
-	Prometheus      net.Addr
-	PrometheusHTTPS net.Addr
+	AMQP, AMQPS       []net.Addr
+	HTTP, HTTPS       net.Addr
+	Prometheus        net.Addr
+	PrometheusHTTPS   net.Addr
+	WebAMQP, WebAMQPS net.Addr
 }
 
 // stopTimeout is what Server.patience is.
@@ -245,6 +248,29 @@ func (s *Server) startAMQP() error {
 		s.mu.Unlock()
 		s.Logger.Info("started TLS (SSL) listener on " + at.String())
 	}
+	return s.startWebAMQP()
+}
+
+// startWebAMQP listens for clients of AMQP 1.0 over WebSocket.
+func (s *Server) startWebAMQP() error {
+	web := &listen.Web{Path: s.Config.WebAMQPPath, Origins: s.Config.WebAMQPOrigins}
+	for _, l := range []struct {
+		addr  string
+		tls   *listen.Credentials
+		field *net.Addr
+	}{{s.WebAMQP, nil, &s.addrs.WebAMQP}, {s.WebAMQPS, s.tls.web, &s.addrs.WebAMQPS}} {
+		if l.addr == "" {
+			continue
+		}
+		at, err := s.listen.ListenWeb(l.addr, web, l.tls)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		*l.field = at
+		s.mu.Unlock()
+		s.Logger.Info("started listener for AMQP over WebSocket", "address", at.String(), "tls", l.tls != nil)
+	}
 	return nil
 }
 
@@ -326,7 +352,7 @@ func (s *Server) firstStart() error {
 func (s *Server) protocols() []listen.Protocol {
 	list := []listen.Protocol{{Headers: session091.Headers, Serve: s.serve091}}
 	if s.Config.AMQP10 {
-		list = append(list, listen.Protocol{Headers: session10.Headers, Serve: s.serve10})
+		list = append(list, listen.Protocol{Headers: session10.Headers, Web: true, Serve: s.serve10})
 	}
 	return list
 }
@@ -345,7 +371,9 @@ func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 func (s *Server) serve10(nc net.Conn, first []byte, place *listen.Place) {
 	c := s.config.Load()
 	secure := secured(nc, c.Auth.CertLogin)
+	_, web := nc.(*listen.WebSocket)
 	session10.Serve(nc, first, session10.Options{
+		Web:    web,
 		Broker: s.broker, Logger: s.ConnectionLogger, SessionMax: c.SessionMax, LinkMax: c.LinkMax, FrameMax: c.FrameMax, IdleTimeout: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, Strict: c.Strict,

@@ -64,6 +64,12 @@ func start(t *testing.T, text string) *node {
 	if c.ManagementTLS.TLS.Said() {
 		o.HTTP, o.HTTPS = "", "127.0.0.1:0"
 	}
+	if c.WebAMQP.Said() {
+		o.WebAMQP = "127.0.0.1:0"
+	}
+	if c.WebAMQPTLS.Said() {
+		o.WebAMQPS = "127.0.0.1:0"
+	}
 	var err error
 	if n.s, err = server.Start(o); err != nil {
 		t.Fatal(err)

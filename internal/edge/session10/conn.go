@@ -43,6 +43,8 @@ type Options struct {
 	Mechanisms  []string      // nil: serving.DefaultMechanisms
 	// Anonymous are the credentials of ANONYMOUS, if it is offered.
 	Anonymous auth.Credentials
+	// Web says that the client speaks WebSocket: it is shown.
+	Web bool
 	// TLS describes the client's TLS; nil without TLS.
 	TLS *broker.TLS
 	// HandshakeTimeout is how long a client may take to open a virtual host; 0: 10 s.
@@ -171,8 +173,12 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	if o.Stands == nil {
 		o.Stands = func(broker.Standing) {}
 	}
+	protocol := "AMQP 1-0"
+	if o.Web {
+		protocol = "Web AMQP 1-0"
+	}
 	c := &conn{
-		Options: o, broker: o.Broker, peer: serving.PeerOf(nc, "AMQP 1-0"), since: time.Now(),
+		Options: o, broker: o.Broker, peer: serving.PeerOf(nc, protocol), since: time.Now(),
 		frameMax: openFrameMax, clientMax: openFrameMax, sessions: map[uint16]*session{},
 	}
 	held.Name(&c.chMu, "the sessions of a connection")
