@@ -52,7 +52,7 @@ vhosts/apidiff10/channels
 vhosts/apidiff10
 channels
 channels/CONNECTION%20(0)
-consumers/apidiff10?sort=consumer_tag
+consumers/apidiff10
 queues/apidiff10/classic
 queues/apidiff10/quorum
 `)

@@ -16,7 +16,7 @@ var variable = []string{
 }
 
 // valueLines are a JSON text's paths with their values, one a line, sorted: ".name = "q"". Elements of lists are numbered in the
-// order that the node has, but lists of other users' objects are left out.
+// order that the node has, consumers by their tags. Objects of other users are left out.
 func valueLines(text []byte, mask *strings.Replacer) (lines []string) {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
@@ -42,6 +42,13 @@ func ours10(e any) bool {
 	return !ok || v == vhost10
 }
 
+// tagOf is a consumer's tag, "" for other values: RabbitMQ lists consumers in any order.
+func tagOf(e any) string {
+	object, _ := e.(map[string]any)
+	tag, _ := object["consumer_tag"].(string)
+	return tag
+}
+
 func walkValues(at string, v any, mask *strings.Replacer, lines *[]string) {
 	isVariable := slices.ContainsFunc(variable, func(pattern string) bool {
 		return matches(pattern, at)
@@ -59,6 +66,7 @@ func walkValues(at string, v any, mask *strings.Replacer, lines *[]string) {
 		if len(v) == 0 {
 			break
 		}
+		slices.SortStableFunc(v, func(a, b any) int { return strings.Compare(tagOf(a), tagOf(b)) })
 		for i, e := range v {
 			walkValues(fmt.Sprintf("%s[%d]", at, i), e, mask, lines)
 		}
