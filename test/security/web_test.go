@@ -53,9 +53,12 @@ func TestAMQP10OverWebSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &client10{Conn: over}
-		if _, in := c.login(t, tt.mechanism, tt.response); !in {
-			t.Errorf("%s is not let in", tt.mechanism)
+		c := &client10{t: t, nc: over}
+		if code := c.login10(tt.mechanism, tt.response); code != 0 {
+			t.Fatalf("%s is not let in: %d", tt.mechanism, code)
+		}
+		if why := c.open10("vhost:/"); why != "" {
+			t.Fatal(why)
 		}
 	}
 	var list []struct {
