@@ -11,6 +11,7 @@ import (
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -395,7 +396,7 @@ func (p *play) compareQueues() string {
 			}
 			counts[i][string(s.Queue.Name)] = countText(&s.Counts)
 		}
-		t := &n.b.Totals
+		t := &n.b.Totals.Traffic[broker.LoginAMQP091]
 		counts[i]["the node"] = fmt.Sprintf("published=%d routed=%d confirmed=%d refused=%d dropped=%d returned=%d",
 			t.Published.Load(), t.Routed.Load(), t.Confirmed.Load(), t.Refused.Load(), t.UnroutableDropped.Load(), t.UnroutableReturned.Load())
 	}
