@@ -83,9 +83,10 @@ type Session[T, P any] interface {
 }
 
 const (
-	// HighWater is how many bytes of messages may wait for a client before its consumers are paused; at LowWater they continue.
+	// HighWater is how many bytes of messages may wait for a client before its consumers are paused.
 	HighWater = 6 << 20
-	LowWater  = 2 << 20
+	// LowWater is how few may wait when they continue.
+	LowWater = 2 << 20
 	// MaxOwed is how many bytes of answers may wait for a client before reading from it stops.
 	MaxOwed = 1 << 20
 	// WriteSize is how many bytes are encoded before they are written.
