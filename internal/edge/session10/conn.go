@@ -122,6 +122,7 @@ type conn struct {
 	sock     serving.Socket
 	out      output
 	renderer renderer // owned by the holder of the pen
+	tag      [4]byte  // scratch space of a delivery-tag; owned by the holder of the pen
 
 	parkedAnswers atomic.Int64 // bytes of answers of the management node that wait for windows
 

@@ -258,7 +258,7 @@ func (p pen) send(it *item, from *part) (whole bool) {
 	settled := it.answer != nil || it.d.NoAck
 	if from == nil {
 		id := uint32(s.delivered)
-		t.DeliveryID, t.DeliveryTag = amqp10.Some(id), binary.BigEndian.AppendUint32(nil, id)
+		t.DeliveryID, t.DeliveryTag = amqp10.Some(id), binary.BigEndian.AppendUint32(c.tag[:0], id)
 		t.MessageFormat, t.Settled = amqp10.Some[uint32](0), amqp10.Some(settled)
 		if !settled {
 			s.unsettled.push(unsettled{number: s.delivered, consumer: k, id: it.d.ID})

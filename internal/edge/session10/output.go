@@ -160,9 +160,7 @@ func (p pen) done(it *item) {
 
 // unpark goes on with what is parked in a session.
 func (p pen) unpark(s *session) {
-	list := &s.parking
-	if s.part != nil {
-		part := s.part
+	if part := s.part; part != nil {
 		if !part.it.over() && (p.c.out.Failed() || !p.send(&part.it, part)) {
 			return
 		}
@@ -170,8 +168,7 @@ func (p pen) unpark(s *session) {
 		p.leave(&part.it)
 		p.c.out.Piece()
 	}
-	for s.taken < list.Len() {
-		it := list.At(s.taken)
+	for it := s.parking.Oldest(); it != nil; it = s.parking.Oldest() {
 		over := it.kind != itemFlow && it.over()
 		switch {
 		case over:
@@ -193,10 +190,10 @@ func (p pen) unpark(s *session) {
 				s.flows--
 				s.c.parkedAnswers.Add(-int64(it.bytes))
 			}
-			s.unparked(it)
+			s.parking.Shift()
 			return // what comes behind the message waits for all of it
 		}
-		s.unparked(it)
+		s.parking.Shift()
 		p.c.out.Piece()
 	}
 }

@@ -34,7 +34,6 @@ type session struct {
 
 	// Owned by the holder of the pen.
 	parking serving.List[item] // what waits for the client's window, in order
-	taken   int                // the first of parking have left it
 	part    *part              // a delivery of which only a part was sent; before all in parking
 	flows   int                // of parking, with answers of the management node
 
@@ -314,7 +313,7 @@ func (s *session) room() int {
 }
 
 // waiting says whether something is parked in the session. REQUIRES: the pen.
-func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > s.taken }
+func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
 
 // park keeps an item until the client's window is open. REQUIRES: the pen.
 func (s *session) park(it *item) {
@@ -330,21 +329,4 @@ func (s *session) park(it *item) {
 		s.c.parkedAnswers.Add(int64(it.bytes))
 	}
 	s.parking.Push(it)
-}
-
-// unparked takes the first item out of parking. The list is packed when most of it has left: so each item moves once, on average, however
-// little the client takes at a time. REQUIRES: the pen.
-func (s *session) unparked(it *item) {
-	*it = item{}
-	switch s.taken++; {
-	case s.taken == s.parking.Len():
-		s.parking.Clear()
-		s.taken = 0
-	case s.taken > maxFlows && s.taken > s.parking.Len()/2:
-		var rest serving.List[item]
-		for k := s.taken; k < s.parking.Len(); k++ {
-			rest.Push(s.parking.At(k))
-		}
-		s.parking, s.taken = rest, 0
-	}
 }

@@ -6,6 +6,7 @@ package serving
 type List[T any] struct {
 	full  [][]T // chunks of chunkItems each, before last
 	last  []T
+	first int   // index in the first chunk; what is before was shifted out
 	spare [][]T // empty chunks
 }
 
@@ -19,7 +20,7 @@ const (
 )
 
 // Len is the number of items.
-func (l *List[T]) Len() int { return len(l.full)*chunkItems + len(l.last) }
+func (l *List[T]) Len() int { return len(l.full)*chunkItems + len(l.last) - l.first }
 
 // Push adds an item.
 func (l *List[T]) Push(it *T) { *l.Add() = *it }
@@ -48,9 +49,6 @@ func (l *List[T]) grow() {
 	l.last = make([]T, 0, chunkItems)
 }
 
-// At is the k-th item, from 0.
-func (l *List[T]) At(k int) *T { return &l.Chunk(k / chunkItems)[k%chunkItems] }
-
 // Newest is the item added last, nil if the list is empty.
 func (l *List[T]) Newest() *T {
 	if k := len(l.last); k > 0 {
@@ -59,15 +57,44 @@ func (l *List[T]) Newest() *T {
 	return nil // a chunk is made only for a following item
 }
 
+// Oldest is the item added first, nil if the list is empty.
+func (l *List[T]) Oldest() *T {
+	if l.Len() == 0 {
+		return nil
+	}
+	return &l.Chunk(0)[0]
+}
+
+// Shift takes the oldest item out. It moves no other, and gives back the memory of a chunk whose last item leaves. REQUIRES: the
+// list is not empty.
+func (l *List[T]) Shift() {
+	var zero T
+	*l.Oldest() = zero
+	l.first++
+	switch {
+	case len(l.full) == 0 && l.first == len(l.last):
+		l.first, l.last = 0, l.last[:0]
+	case len(l.full) > 0 && l.first == chunkItems:
+		if len(l.spare) == 0 {
+			l.spare = append(l.spare, l.full[0][:0])
+		}
+		l.first, l.full[0], l.full = 0, nil, l.full[1:]
+	}
+}
+
 // Chunks is the number of chunks. The last may be empty.
 func (l *List[T]) Chunks() int { return len(l.full) + 1 }
 
 // Chunk is the k-th chunk, from 0.
 func (l *List[T]) Chunk(k int) []T {
+	chunk := l.last
 	if k < len(l.full) {
-		return l.full[k]
+		chunk = l.full[k]
 	}
-	return l.last
+	if k == 0 {
+		return chunk[l.first:]
+	}
+	return chunk
 }
 
 // Clear empties the list. It keeps memory for at most keptItems.
@@ -80,5 +107,5 @@ func (l *List[T]) Clear() {
 		l.spare = append(l.spare, chunk[:0])
 	}
 	clear(l.last)
-	l.full, l.last = nil, l.last[:0]
+	l.full, l.last, l.first = nil, l.last[:0], 0
 }
