@@ -173,10 +173,7 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 	if unread := c.parkedAnswers.Load() + int64(c.heldAnswers); unread > maxUnread {
 		return failSession(amqp10.ConditionResourceLimitExceeded, "%d bytes of answers of %s wait for credit or for a window", unread, managementNode)
 	}
-	msg, err := amqp10.ParseMessage(payload)
-	if err == nil {
-		err = msg.Check()
-	}
+	msg, body, err := readRequest(payload)
 	if err != nil {
 		return failSession(amqp10.ConditionDecodeError, "failed to parse message: %s", err)
 	}
@@ -186,11 +183,6 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		return failSession(amqp10.ConditionInvalidField, "a request to %s needs the properties to, subject and reply-to '%s'", managementNode, replyToMe)
 	}
 	c.flushOps() // what came before is done before
-	var body amqp10.Value
-	if msg.BodyKind == amqp10.DescriptorAMQPValue {
-		_, v, _, _ := amqp10.NextSection(msg.Body)
-		body = v.Underlying()
-	}
 	r := &request{link: c.link, node: c.broker.NodeName, method: string(method), body: body}
 	if err := r.serve(string(to)); err != nil {
 		var refused *refusedRequest
@@ -219,6 +211,28 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		s.grantManager(m)
 	}
 	return nil
+}
+
+// readRequest finds the properties and the value in a request. Its sections may come in any order, as RabbitMQ reads them: its Python
+// client sends the value null before the properties.
+func readRequest(payload []byte) (m amqp10.Message, body amqp10.Value, err error) {
+	for rest := payload; len(rest) > 0; {
+		var d amqp10.Descriptor
+		var v amqp10.Value
+		if d, v, rest, err = amqp10.NextSection(rest); err != nil {
+			return m, body, err
+		}
+		switch d {
+		case amqp10.DescriptorProperties:
+			m.Properties = v
+		case amqp10.DescriptorAMQPValue:
+			if err = v.Check(); err != nil {
+				return m, body, err
+			}
+			body = v.Underlying()
+		}
+	}
+	return m, body, m.Check()
 }
 
 // answerHeld sends the answers that the client takes.

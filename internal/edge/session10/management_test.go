@@ -187,6 +187,27 @@ func TestManagement(t *testing.T) {
 	ask("PUT", "/queues/q", fieldsOf(), "201")
 }
 
+// RabbitMQ's Python client sends the body of a request before its properties.
+func TestARequestInAnotherOrder(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	c := n.session(t)
+	c.manage(0, 0, 1)
+	b := amqp10.AppendNull(amqp10.AppendDescriptor(nil, amqp10.DescriptorAMQPValue))
+	b = (&amqp10.Properties{To: []byte("/queues/q"), Subject: []byte("GET"), ReplyTo: []byte("$me")}).Append(b)
+	transfer := one(0)
+	transfer.Settled = amqp10.Some(true)
+	c.transfer(0, transfer, b)
+	_, payload := awaitTransfer(c)
+	m, err := amqp10.ParseMessage(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := m.Property(amqp10.PropertySubject).Text(); string(status) != "200" {
+		t.Errorf("status %s", status)
+	}
+}
+
 // A client without rights ends its session, as in RabbitMQ, and one that breaks the form of requests too.
 func TestWrongRequests(t *testing.T) {
 	n := serve(t, broker.Options{}, nil)
