@@ -230,7 +230,8 @@ def reject():
     [(delivery, message)] = Receiver(connection, "work", 1).take(1)
     check_header(message, True, 0)
     settle(delivery, Delivery.REJECTED)
-    check_dead_letter(take_one(connection, "dead"))
+    dead = take_one(connection, "dead")
+    check_dead_letter(dead, dead.properties)
     connection.close()
 
 

@@ -42,11 +42,12 @@ def check_rejected(message):
             check(name, annotation(message, name), want)
 
 
-def check_dead_letter(message):
-    """Checks a message that was rejected in work and came to dead through dlx."""
+def check_dead_letter(message, properties):
+    """Checks a message that was rejected in work and came to dead through dlx, and its
+    application properties."""
     check("body", bytes(message.body), b"broken")
     check("message id", message.id, "m-1")
-    check("application property trace", message.properties["trace"], "t-1")
+    check("application property trace", properties["trace"], "t-1")
     check("first-acquirer", message.first_acquirer, False)
     check("way", [annotation(message, "x-exchange"), annotation(message, "x-routing-key")], ["dlx", "dead"])
     check_rejected(message)
