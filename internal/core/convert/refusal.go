@@ -34,6 +34,14 @@ func printed(v amqp10.Value) string {
 	return erlterm.Format(term(v))
 }
 
+// PrintedPair is an entry of a map as RabbitMQ prints it in errors.
+func PrintedPair(key, value amqp10.Value) string {
+	if key.Size()+value.Size() > maxPrinted {
+		return "{" + printed(key) + "," + erlterm.Format(erlterm.Tuple{erlterm.Atom(typeName(value))}) + "}"
+	}
+	return erlterm.Format(erlterm.Tuple{term(key), term(value)})
+}
+
 // typeName is RabbitMQ's name of a type: it has another one for strings.
 func typeName(v amqp10.Value) string {
 	if v.Type() == amqp10.TypeString {

@@ -63,14 +63,13 @@ func isVersion2(address string) bool {
 	return strings.HasPrefix(address, queuesPrefix) || strings.HasPrefix(address, exchangesPrefix)
 }
 
-// unescape decodes percent-encoded characters (RFC 3986, 2.1). A slash must be one.
+// isPlain says whether a character of an address may stand as it is: those of a segment of a path (RFC 3986, 3.3).
+func isPlain(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("!$&'()*+,-.:;=@_~", c) >= 0
+}
+
+// unescape decodes percent-encoded characters (RFC 3986, 2.1). All that are not plain must be encoded.
 func unescape(s string) (string, bool) {
-	if strings.Contains(s, "/") {
-		return "", false
-	}
-	if !strings.Contains(s, "%") {
-		return s, true
-	}
 	b := make([]byte, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
@@ -86,6 +85,9 @@ func unescape(s string) (string, bool) {
 			b = append(b, high<<4|low)
 			i += 2
 		default:
+			if !isPlain(c) {
+				return "", false
+			}
 			b = append(b, c)
 		}
 	}

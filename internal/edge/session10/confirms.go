@@ -89,7 +89,10 @@ func (w *confirms) waiting() int {
 // ran notes that the message was run.
 func (w *confirms) ran(token uint64, op *partition.Op) {
 	w.mu.Lock()
-	w.at(token).Ran(op)
+	p := w.at(token)
+	if p.Ran(op); op.RefusedBy != nil {
+		p.queue = op.RefusedBy
+	}
 	w.mu.Unlock()
 }
 

@@ -129,6 +129,7 @@ type conn struct {
 	// Requests of other goroutines to the reader: see serving.Socket.Interrupt.
 	shutdown atomic.Pointer[failure] // closes the connection
 	aborts   []abortion              // sessions to be ended; guarded by chMu
+	gone     []departure             // queues that were deleted; guarded by chMu
 }
 
 // state is the state of the connection.
@@ -360,6 +361,9 @@ func (c *conn) frame(f amqp10.Frame) error {
 	}
 	c.flushOps()
 	failed := asFailure(err)
+	if failed.broken && c.Strict {
+		failed.condition = amqp10.ConditionInternalError
+	}
 	s := c.sessions[f.Channel]
 	if failed.scope == ofConnection || s == nil || c.state != stateRunning {
 		return c.close(failed)
@@ -458,6 +462,7 @@ func (c *conn) heed() error {
 	c.sock.Heed(time.Time{})
 	c.heedAlarm()
 	c.endAborted()
+	c.detachDeparted()
 	if stop := c.shutdown.Load(); stop != nil {
 		c.told = stop
 		c.flushOps()

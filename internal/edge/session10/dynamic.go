@@ -204,6 +204,16 @@ func (k *consumer) heedReplies() {
 	s.c.putItem(item{kind: itemFlow, s: s, consumer: k, flow: &f})
 }
 
+// seesRequester says whether a name is that of a requester. Those of the session itself it does not see, as in RabbitMQ.
+func (s *session) seesRequester(name string) bool {
+	r, ok := s.c.broker.Requester(name)
+	if !ok {
+		return false
+	}
+	k, ours := r.(*consumer)
+	return !ours || k.s != s
+}
+
 // queueName is the name of what the link consumes from.
 func (k *consumer) queueName() string {
 	if k.q == nil {

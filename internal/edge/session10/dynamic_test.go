@@ -7,6 +7,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -70,6 +71,7 @@ func TestTemporaryQueues(t *testing.T) {
 	if exists(name) {
 		t.Error("the queue outlives its link")
 	}
+	c.want(await[*amqp10.Detach](c).Error, amqp10.ConditionResourceDeleted, "") // of the publisher
 	c.begin(1, 1000)
 	c.send(1, &amqp10.Attach{
 		Name: []byte("t"), Role: amqp10.RoleSender, Source: composite(&amqp10.Source{}), InitialDeliveryCount: amqp10.Some[uint32](0),
@@ -99,17 +101,18 @@ func TestDirectReplies(t *testing.T) {
 	if !strings.HasPrefix(address, "/queues/amq.rabbitmq.reply-to.") {
 		t.Errorf("the address %s", address)
 	}
-	c.publisher(0, 1, address)
+	c.begin(1, 1000) // the session of a requester does not see it, as in RabbitMQ
+	c.publisher(1, 1, address)
 	send := func(id uint32, body string) {
 		t.Helper()
-		c.transfer(0, onLink1(id), text(body))
+		c.transfer(1, onLink1(id), text(body))
 		if d := await[*amqp10.Disposition](c); d.State.Descriptor() != amqp10.DescriptorAccepted {
 			t.Errorf("%s: %v", body, d.State)
 		}
 	}
 	send(0, "nobody takes it")
 	c.credit(0, 0, 0, 2, false)
-	c.transfer(0, onLink1(1), text("a"))
+	c.transfer(1, onLink1(1), text("a"))
 	f := awaitFrame[*amqp10.Transfer](c)
 	if tr := f.is.(*amqp10.Transfer); !tr.Settled.Value || tr.Handle != 0 || c.bodyOf(f.payload) != "a" {
 		t.Errorf("%+v %s", tr, f.payload)
@@ -163,4 +166,78 @@ func TestDynamicNodesThatAreNone(t *testing.T) {
 			c.want(await[*amqp10.Detach](c).Error, amqp10.ConditionNotImplemented, "Dynamic source not supported")
 		})
 	}
+}
+
+// A queue that is deleted takes the links with it that have sent to it; others learn of it by their next message.
+func TestADeletedQueueDetachesItsPublishers(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	n.declare(t, "other", nil)
+	c := n.session(t)
+	c.publisher(0, 0, "/queues/q")
+	c.publisher(0, 1, "/queues/q")
+	c.publisher(0, 2, "/queues/other")
+	c.transfer(0, onLink1(0), text("a"))
+	await[*amqp10.Disposition](c)
+	if _, err := n.b.Connections()[0].DeleteQueue("q", false, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, handle := range []uint32{1, 0} {
+		d := await[*amqp10.Detach](c)
+		if d.Handle != handle || !d.Closed {
+			t.Errorf("%+v", d)
+		}
+		c.want(d.Error, amqp10.ConditionResourceDeleted, "")
+	}
+	tr := one(1)
+	tr.Handle = 2
+	c.transfer(0, tr, text("b"))
+	if d := await[*amqp10.Disposition](c); d.State.Descriptor() != amqp10.DescriptorAccepted {
+		t.Errorf("%+v", d)
+	}
+}
+
+// What a link holds goes back in its order when the link is detached.
+func TestADetachGivesBackInOrder(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	bodies := []string{"1", "2", "3", "4", "5", "6", "7", "8"}
+	n.publish(t, "q", bodies...)
+	c := n.session(t)
+	c.consumer(0, 0, "q", 8)
+	for range bodies {
+		awaitTransfer(c)
+	}
+	c.consumer(0, 1, "q", 8)
+	c.send(0, &amqp10.Detach{Handle: 0, Closed: true})
+	for _, want := range bodies {
+		if got := c.bodyOf(awaitFrame[*amqp10.Transfer](c).payload); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Conditions of a broken protocol are RabbitMQ's in strict mode, which fails there.
+func TestViolations(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		n := serve(t, broker.Options{}, func(o *session10.Options) { o.Strict = strict })
+		condition := amqp10.ConditionInvalidField
+		if strict {
+			condition = amqp10.ConditionInternalError
+		}
+		c := n.session(t)
+		c.send(0, &amqp10.Attach{Name: []byte("p"), Role: amqp10.RoleSender, Source: composite(&amqp10.Source{}), Target: composite(&amqp10.Target{Address: []byte("/exchanges/amq.topic")})})
+		c.want(await[*amqp10.End](c).Error, condition, "initial-delivery-count")
+		c.send(5, &amqp10.Begin{RemoteChannel: amqp10.Some[uint16](3)})
+		c.want(await[*amqp10.Close](c).Error, condition, "remote-channel")
+	}
+}
+
+// Names that are no UTF-8 do not spoil the frame that tells of them.
+func TestANameThatIsNoUTF8(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	c := n.session(t)
+	c.send(0, &amqp10.Attach{Name: []byte("c"), Role: amqp10.RoleReceiver, Source: composite(&amqp10.Source{Address: []byte("/queues/%ff")}), Target: composite(&amqp10.Target{})})
+	await[*amqp10.Attach](c)
+	c.want(await[*amqp10.Detach](c).Error, amqp10.ConditionNotFound, "no queue 'ÿ' in vhost '/'")
 }

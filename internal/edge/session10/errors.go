@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp10"
@@ -24,6 +25,9 @@ type failure struct {
 	condition string
 	text      string
 	info      []byte // an encoded map, nil for none
+	// broken says that the client has broken the protocol in a way for which RabbitMQ has no condition: it fails, and so says
+	// amqp:internal-error, as we do in strict mode.
+	broken bool
 }
 
 func (f *failure) Error() string { return f.condition + ": " + f.text }
@@ -32,7 +36,7 @@ func (f *failure) Error() string { return f.condition + ": " + f.text }
 func (f *failure) wire() *amqp10.Error {
 	e := &amqp10.Error{Condition: []byte(f.condition)}
 	if f.text != "" {
-		e.Description = []byte(f.text)
+		e.Description = []byte(readable(f.text))
 	}
 	if f.info != nil {
 		e.Info, _, _ = amqp10.ReadValue(f.info) // it was encoded here
@@ -45,11 +49,23 @@ func (f *failure) wire() *amqp10.Error {
 const maxFailure = 2 << 10
 
 func failureOf(s scope, condition, format string, args []any) *failure {
-	text := fmt.Sprintf(format, args...)
+	text := readable(fmt.Sprintf(format, args...))
 	if len(text) > maxFailure {
-		text = text[:maxFailure] + "..."
+		text = strings.ToValidUTF8(text[:maxFailure], "") + "..."
 	}
-	return &failure{scope: s, condition: condition, text: strings.ToValidUTF8(text, "\uFFFD")}
+	return &failure{scope: s, condition: condition, text: text}
+}
+
+// readable is a text that a client can read. Names need not be UTF-8; RabbitMQ then prints each octet as a character.
+func readable(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	b := make([]rune, len(s))
+	for i := range len(s) {
+		b[i] = rune(s[i])
+	}
+	return string(b)
 }
 
 // fail is a failure that ends the connection.
@@ -67,9 +83,26 @@ func failLink(condition, format string, args ...any) *failure {
 	return failureOf(ofLink, condition, format, args)
 }
 
+// violation makes a failure one of the protocol: see broken.
+func (f *failure) violation() *failure {
+	f.broken = true
+	return f
+}
+
+// malformed is the failure for a performative of a session whose fields cannot be read.
+func malformed(err error) *failure {
+	f := failSession(amqp10.ConditionDecodeError, "%s", err).violation()
+	if errors.Is(err, amqp10.ErrTooManyFields) {
+		f.scope = ofConnection
+	}
+	return f
+}
+
 // undecodable is the failure for a frame whose body cannot be read. RabbitMQ closes the connection with a crash's report; the
 // standard has a condition for it.
-func undecodable(err error) *failure { return fail(amqp10.ConditionDecodeError, "%s", err) }
+func undecodable(err error) *failure {
+	return fail(amqp10.ConditionDecodeError, "%s", err).violation()
+}
 
 // conditions are the error conditions of the kinds of refusal.
 var conditions = [...]string{

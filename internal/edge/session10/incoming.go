@@ -35,6 +35,7 @@ type publisher struct {
 	exchange, key []byte            // of to
 	mode          amqp10.SenderSettleMode
 	confirms      confirms
+	unwatch       func() // ends the watch over its queue; nil before the first message to one
 
 	// A message of which not all transfers have come.
 	partly  bool
@@ -80,7 +81,7 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 	c := p.s.c
 	if !p.partly {
 		if !t.DeliveryID.Set {
-			return failSession(amqp10.ConditionInvalidField, "the first transfer of a delivery has no delivery-id")
+			return failSession(amqp10.ConditionInvalidField, "the first transfer of a delivery has no delivery-id").violation()
 		}
 		p.id, p.tag, p.settled = t.DeliveryID.Value, append(p.tag[:0], t.DeliveryTag[:min(len(t.DeliveryTag), maxTag)]...), t.Settled.Value
 	} else {
@@ -165,8 +166,18 @@ func (p *publisher) layDown() {
 	c.inbound.incoming.Forget()
 }
 
+// watch makes the broker tell when the queue is deleted that the link sends to. RabbitMQ tells nobody who has not sent anything.
+func (p *publisher) watch() {
+	if p.unwatch == nil && p.to.queue {
+		p.unwatch = p.s.c.broker.OnDeleted(p.s.c.link.VHost, message.QueueName(p.to.key), func() { p.s.departed(p.to.key) })
+	}
+}
+
 // end releases what an ended link holds.
 func (p *publisher) end() {
+	if p.unwatch != nil {
+		p.unwatch()
+	}
 	p.confirms.shut()
 	if p.partly {
 		p.layDown()
@@ -251,13 +262,14 @@ func (p *publisher) publish(pub *broker.Publication) error {
 		return p.misdirected(amqp10.ConditionNotFound, refused.Text)
 	}
 	if err != nil {
-		return err
+		return forbidden(err)
 	}
 	if len(targets) == 0 {
 		c.link.CountUnroutable(!p.settled)
 		p.unroutable()
 		return nil
 	}
+	p.watch()
 	op := c.link.Op(pub, targets)
 	owner := opOwner{}
 	if !p.settled {

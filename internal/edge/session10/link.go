@@ -104,11 +104,11 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 		return failLink(amqp10.ConditionInvalidField, "Attach refused: target_required")
 	}
 	if !a.InitialDeliveryCount.Set {
-		return failSession(amqp10.ConditionInvalidField, "initial-delivery-count is not set by the sender")
+		return failSession(amqp10.ConditionInvalidField, "initial-delivery-count is not set by the sender").violation()
 	}
 	var tgt amqp10.Target
-	if err := tgt.Decode(a.Target); err != nil {
-		return undecodable(err)
+	if err := tgt.Decode(a.Target); err != nil { // most often its address, which is no string
+		return failLink(amqp10.ConditionInvalidField, "Attach refused: {amqp_address_v1_not_permitted,{%s}}", err)
 	}
 	if string(tgt.Address) == managementNode && settles(a) {
 		return s.attachManager(a, sourceAddress(a.Source))
@@ -165,19 +165,24 @@ func (s *session) resolveTarget(tgt *amqp10.Target) (to target, err error) {
 	if !ok {
 		return to, failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address_string,%s}", erlangBinary(tgt.Address))
 	}
+	link := s.c.link
+	if to.queue && !link.HasQueue(message.QueueName(to.key)) && !s.seesRequester(to.key) {
+		return to, topology.NoQueue(link.VHost, message.QueueName(to.key))
+	}
 	if err := message.CheckName("routing_key", to.key); err != nil { // no message could have it
 		return to, failLink(amqp10.ConditionPreconditionFailed, "%s", err)
 	}
-	link := s.c.link
-	if to.queue && !link.HasQueue(message.QueueName(to.key)) && !broker.IsReplyKey([]byte(to.key)) {
-		return to, topology.NoQueue(link.VHost, message.QueueName(to.key))
-	}
 	if err = link.MayPublish(&broker.Publication{Exchange: []byte(to.exchange), Key: []byte(to.key)}); err != nil {
-		f := asFailure(err)
-		f.text = strings.Replace(f.text, "cannot publish to internal", "forbidden to publish to internal", 1) // RabbitMQ's text here
-		return to, f
+		return to, forbidden(err)
 	}
 	return to, nil
+}
+
+// forbidden is the failure of a publish that is refused, with RabbitMQ's text for an internal exchange.
+func forbidden(err error) *failure {
+	f := asFailure(err)
+	f.text = strings.Replace(f.text, "cannot publish to internal", "forbidden to publish to internal", 1)
+	return f
 }
 
 // attachConsumer begins a link on which we send.
@@ -190,7 +195,10 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 	}
 	var src amqp10.Source
 	if err := src.Decode(a.Source); err != nil {
-		return undecodable(err)
+		return failLink(amqp10.ConditionInvalidField, "Attach refused: {bad_address,{%s}}", err)
+	}
+	if mode := string(src.DistributionMode); mode != "" && mode != "move" && mode != "copy" {
+		return failSession(amqp10.ConditionInvalidField, "there is no distribution mode '%s'", printable(src.DistributionMode)).violation()
 	}
 	if string(src.Address) == managementNode {
 		var tgt amqp10.Target
@@ -201,6 +209,7 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		}
 		return s.attachManager(a, tgt.Address)
 	}
+	c := s.c
 	all, err := outcomes(src.Outcomes)
 	if err != nil {
 		return err
@@ -209,6 +218,9 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 		name, err := sourceQueue(&src)
 		if err != nil {
 			return err
+		}
+		if s.seesRequester(string(name)) {
+			return failLink(amqp10.ConditionPreconditionFailed, "only creator channel may consume from %s", topology.Resource{VHost: c.link.VHost, Kind: topology.QueueResource, Name: string(name)})
 		}
 		return s.consume(a, &src, all, name, "")
 	}
@@ -237,18 +249,19 @@ func (s *session) consume(a *amqp10.Attach, src *amqp10.Source, all amqp10.Value
 	noAck := settles(a)
 	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), made: made, maxMessage: a.MaxMessageSize.Value}
 	k.Consumer = queue.Consumer{Target: k, Tag: fmt.Sprint(a.Handle), NoAck: noAck, Credited: true}
-	if err := k.properties(a.Properties, decl); err != nil {
-		return err
-	}
+	k.properties(a.Properties, decl)
 	mode := amqp10.SenderSettleModeUnsettled
 	if noAck {
 		mode = amqp10.SenderSettleModeSettled
 	}
 	released, _, _ := amqp10.ReadValue((&amqp10.Released{}).Append(nil))
 	src.DefaultOutcome, src.Outcomes, src.Capabilities = released, all, amqp10.Value{}
-	if !src.Filter.IsNull() { // none of them is in place
+	if filter := src.Filter; !filter.IsNull() {
 		b, start := amqp10.BeginMap(nil)
-		src.Filter, _, _ = amqp10.ReadValue(amqp10.EndCompound(b, start, 0))
+		src.Filter, _, _ = amqp10.ReadValue(amqp10.EndCompound(b, start, 0)) // none of them is in place
+		if c.Strict {
+			src.Filter = understood(filter)
+		}
 	}
 	src.DistributionMode = []byte("move")
 	source, _, _ := amqp10.ReadValue(src.Append(nil))
@@ -371,18 +384,14 @@ func (p *publisher) fail(f *failure) {
 }
 
 // properties reads the properties of a consumer's link.
-func (k *consumer) properties(v amqp10.Value, decl *topology.Queue) error {
+func (k *consumer) properties(v amqp10.Value, decl *topology.Queue) {
 	if n, ok := v.Lookup("rabbitmq:priority"); ok && n.Type() == amqp10.TypeInt {
 		k.Priority, _ = n.Int64()
 		k.arguments = append(k.arguments, amqp091.Field{Key: "x-priority", Value: k.Priority})
 	}
-	if n, ok := v.Lookup("rabbitmq:consumer-timeout"); ok && n.Type() == amqp10.TypeUint {
-		if decl.Type != topology.Quorum {
-			return failLink(amqp10.ConditionPreconditionFailed, "invalid arg 'x-consumer-timeout' for %s of queue type rabbit_classic_queue", decl.Resource())
-		}
+	if n, ok := v.Lookup("rabbitmq:consumer-timeout"); ok && n.Type() == amqp10.TypeUint && decl.Type == topology.Quorum {
 		ms, _ := n.Uint64()
 		k.Timeout = int64(ms)
 		k.arguments = append(k.arguments, amqp091.Field{Key: "x-consumer-timeout", Value: k.Timeout})
 	}
-	return nil
 }

@@ -1,12 +1,16 @@
 package session10
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
@@ -14,6 +18,7 @@ import (
 	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/internal/wire/erlterm"
 )
 
 // The node /management takes requests to declare, bind and purge, as RabbitMQ's: messages in the form of HTTP requests, whose
@@ -274,6 +279,8 @@ type request struct {
 	method string
 	body   amqp10.Value
 	query  url.Values
+	// exclusive says that it declares a queue as exclusive and durable, which here is one of the two.
+	exclusive bool
 
 	status string
 	answer []byte // an encoded value
@@ -291,6 +298,7 @@ func refuse(status, format string, args ...any) error {
 // statusOf is the status of a refusal.
 func statusOf(e *topology.Error) string {
 	switch {
+	case strings.HasPrefix(e.Text, "invalid property"): // of the type of a queue, which has another status in RabbitMQ
 	case e.Fault == topology.Differs, e.Kind == topology.PreconditionFailed:
 		return "409"
 	case e.Fault == topology.TooMany, e.Kind == topology.AccessRefused:
@@ -319,7 +327,7 @@ func (r *request) serve(target string) (err error) {
 	if r.query, err = url.ParseQuery(query); err != nil {
 		return refuse("400", "failed to dissect query '%s': %s", query, err)
 	}
-	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	segments := strings.Split(strings.TrimPrefix(withoutDots(path), "/"), "/")
 	kind := segments[0]
 	switch {
 	case kind == "bindings" && len(segments) == 1 && r.method == "POST":
@@ -351,17 +359,65 @@ func (r *request) serve(target string) (err error) {
 	case kind == "queues" && r.method == "PUT":
 		return r.declareQueue(name)
 	case kind == "queues" && r.method == "DELETE":
+		if err := r.noLines(name); err != nil {
+			return err
+		}
 		n, err := r.link.DeleteQueue(message.QueueName(name), false, false)
 		return r.count(n, err)
 	case kind == "exchanges" && r.method == "PUT":
 		return r.declareExchange(name)
 	case kind == "exchanges" && r.method == "DELETE":
+		if err := r.noLines(name); err != nil {
+			return err
+		}
 		if name == "" {
 			return refuse("403", "operation not permitted on the default exchange")
+		}
+		if err := r.notReserved(topology.ExchangeResource, name); err != nil {
+			return err
 		}
 		return r.done(r.link.DeleteExchange(message.ExchangeName(name), false))
 	}
 	return refuse("404", "no %s %s", r.method, path)
+}
+
+// withoutDots is a path without the segments "." and ".." (RFC 3986, 5.2.4).
+func withoutDots(path string) string {
+	if !strings.Contains(path, "/.") {
+		return path
+	}
+	var kept []string
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch {
+		case s == "..":
+			kept = kept[:max(min(1, len(kept)), len(kept)-1)]
+		case s != ".":
+			kept = append(kept, s)
+			continue
+		}
+		if last {
+			kept = append(kept, "")
+		}
+	}
+	return strings.Join(kept, "/")
+}
+
+// noLines refuses names with ends of lines, which would vanish.
+func (r *request) noLines(name string) error {
+	if strings.ContainsAny(name, "\r\n") {
+		return refuse("400", "Bad name '%s': line feed and carriage return characters not allowed", name)
+	}
+	return nil
+}
+
+// notReserved refuses names that are the broker's.
+func (r *request) notReserved(kind topology.ResourceKind, name string) error {
+	if strings.HasPrefix(name, "amq.") {
+		return refuse("403", "%s starts with reserved prefix 'amq.'", topology.Resource{VHost: r.link.VHost, Kind: kind, Name: name})
+	}
+	return nil
 }
 
 // done answers a request without a result.
@@ -391,7 +447,7 @@ func (r *request) fields(what string, f func(key string, v amqp10.Value) bool) e
 		v, _ := items.Next()
 		key, text := k.Text()
 		if !text || !f(string(key), v) {
-			return refuse("400", "bad %s '%s'", what, key)
+			return refuse("400", "bad %s %s", what, convert.PrintedPair(k, v))
 		}
 	}
 	return nil
@@ -436,11 +492,14 @@ func (r *request) declareQueue(name string) error {
 		return err
 	case name == "":
 		return refuse("400", "declare queue with empty name not allowed")
-	case strings.HasPrefix(name, "amq."):
-		return refuse("403", "%s starts with reserved prefix 'amq.'", topology.Resource{VHost: r.link.VHost, Kind: topology.QueueResource, Name: name})
-	case strings.ContainsAny(name, "\r\n"):
-		return refuse("400", "Bad name '%s': line feed and carriage return characters not allowed", name)
 	}
+	if err := r.noLines(name); err != nil {
+		return err
+	}
+	if err := r.notReserved(topology.QueueResource, name); err != nil {
+		return err
+	}
+	r.exclusive = d.Exclusive && d.Durable
 	declared, err := r.link.DeclareQueue(d)
 	if err != nil {
 		return err
@@ -473,7 +532,7 @@ func (r *request) showQueue(name, status string) error {
 	b = amqp10.AppendUint(key("consumer_count"), uint32(declared.Consumers))
 	b = amqp10.AppendString(key("name"), string(q.Name))
 	b = amqp10.AppendString(key("vhost"), string(r.link.VHost))
-	b = amqp10.AppendBool(key("durable"), q.Durable)
+	b = amqp10.AppendBool(key("durable"), q.Durable || r.exclusive)
 	b = amqp10.AppendBool(key("auto_delete"), q.AutoDelete)
 	b = amqp10.AppendBool(key("exclusive"), q.Exclusive)
 	b = amqp10.AppendString(key("type"), string(q.Type))
@@ -508,13 +567,19 @@ func (r *request) declareExchange(name string) error {
 		return err
 	case name == "":
 		return refuse("403", "operation not permitted on the default exchange")
-	case strings.ContainsAny(name, "\r\n"):
-		return refuse("400", "Bad name '%s': line feed and carriage return characters not allowed", name)
+	}
+	if err := r.noLines(name); err != nil {
+		return err
 	}
 	_, err = r.link.DeclareExchange(d)
 	var e *topology.Error
-	if errors.As(err, &e) && e.Kind == topology.PreconditionFailed && e.Fault != topology.Differs { // a type that does not exist
-		err = refuse("400", "%s", strings.Replace(e.Text, "unknown exchange type", "invalid exchange type", 1))
+	switch {
+	case !errors.As(err, &e):
+	case e.Kind == topology.PreconditionFailed && e.Fault != topology.Differs: // a type, or an alternate exchange, that cannot be
+		text, _, _ := strings.Cut(strings.Replace(e.Text, "unknown exchange type", "invalid exchange type", 1), " in exchange ")
+		err = refuse("400", "%s", text)
+	case e.Kind == topology.AccessRefused && e.Fault != topology.Denied: // the exchange does not exist, and cannot be made
+		err = cmp.Or(r.notReserved(topology.ExchangeResource, name), err)
 	}
 	return r.done(err)
 }
@@ -549,6 +614,9 @@ func (r *request) bind() error {
 
 // notDefault refuses bindings from and to the default exchange.
 func (r *request) notDefault(d *topology.BindingDecl) error {
+	if err := cmp.Or(r.noLines(string(d.Source)), r.noLines(d.Destination)); err != nil {
+		return err
+	}
 	if d.Source == "" || d.DestinationKind == topology.ExchangeResource && d.Destination == "" {
 		return refuse("403", "operation not permitted on the default exchange")
 	}
@@ -567,6 +635,9 @@ func bindingError(err error) error {
 // unbind removes the binding that a location names: see location.
 func (r *request) unbind(segment string) error {
 	bad := refuse("400", "bad binding path segment '%s'", segment)
+	if strings.Contains(segment, "=;dst") || strings.Contains(segment, "=;key=") {
+		return bad // an end without a name
+	}
 	parts := strings.Split(segment, ";")
 	if len(parts) != 4 {
 		return bad
@@ -616,7 +687,7 @@ func (r *request) listBindings() error {
 	case r.query.Has("dste"):
 		d.DestinationKind, d.Destination = topology.ExchangeResource, r.query.Get("dste")
 	case !r.query.Has("dstq"):
-		return refuse("400", "missing 'dste' or 'dstq' in query")
+		return refuse("400", "missing 'dste' or 'dstq' in query: %s", printedQuery(r.query))
 	}
 	if err := r.notDefault(&d); err != nil {
 		return err
@@ -651,6 +722,20 @@ func (r *request) listBindings() error {
 	}
 	r.status, r.answer = "200", amqp10.EndCompound(b, start, n)
 	return nil
+}
+
+// printedQuery is a query as RabbitMQ prints it behind the text above: on a line each if one is too short.
+func printedQuery(q url.Values) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(q)) {
+		list = append(list, erlterm.Format(key)+" => "+erlterm.Format(q.Get(key)))
+	}
+	const column = len("missing 'dste' or 'dstq' in query: ") + len("#{")
+	line := strings.Join(list, ",")
+	if column+len(line) >= 80 {
+		line = strings.Join(list, ",\n"+strings.Repeat(" ", column))
+	}
+	return "#{" + line + "}"
 }
 
 // location is the address of a binding.
@@ -694,11 +779,21 @@ func argumentOf(v amqp10.Value, depth int) (any, bool) {
 		return v.Bool()
 	case amqp10.TypeUbyte, amqp10.TypeUshort, amqp10.TypeUint, amqp10.TypeUlong:
 		n, ok := v.Uint64()
-		return int64(n), ok && n < 1<<63
+		return unsigned(v.Type(), n), ok && n < 1<<63
 	case amqp10.TypeByte, amqp10.TypeShort, amqp10.TypeInt, amqp10.TypeLong:
-		return v.Int64()
-	case amqp10.TypeFloat, amqp10.TypeDouble:
+		n, ok := v.Int64()
+		return signed(v.Type(), n), ok
+	case amqp10.TypeFloat:
+		f, ok := v.Float64()
+		return float32(f), ok
+	case amqp10.TypeDouble:
 		return v.Float64()
+	case amqp10.TypeTimestamp:
+		ms, ok := v.Timestamp()
+		return amqp091.Timestamp(ms / 1000), ok
+	case amqp10.TypeBinary:
+		b, ok := v.Binary()
+		return string(b), ok
 	case amqp10.TypeString:
 		s, ok := v.Text()
 		return string(s), ok
@@ -725,6 +820,31 @@ func argumentOf(v amqp10.Value, depth int) (any, bool) {
 	return nil, false
 }
 
+// unsigned and signed are numbers in the type that RabbitMQ gives them in AMQP 0-9-1.
+func unsigned(t amqp10.Type, n uint64) any {
+	switch t {
+	case amqp10.TypeUbyte:
+		return uint8(n)
+	case amqp10.TypeUshort:
+		return uint16(n)
+	case amqp10.TypeUint:
+		return uint32(n)
+	}
+	return int64(n)
+}
+
+func signed(t amqp10.Type, n int64) any {
+	switch t {
+	case amqp10.TypeByte:
+		return int8(n)
+	case amqp10.TypeShort:
+		return int16(n)
+	case amqp10.TypeInt:
+		return int32(n)
+	}
+	return n
+}
+
 // appendTable appends arguments as a map. What AMQP 1.0 has no type for is left out.
 func appendTable(dst []byte, t amqp091.Table) []byte {
 	dst, start := amqp10.BeginMap(dst)
@@ -739,10 +859,23 @@ func appendTable(dst []byte, t amqp091.Table) []byte {
 }
 
 func appendArgument(dst []byte, v any) ([]byte, bool) {
-	if n, ok := amqp091.Int64(v); ok {
-		return amqp10.AppendLong(dst, n), true
-	}
 	switch v := v.(type) {
+	case int8:
+		return amqp10.AppendByte(dst, v), true
+	case uint8:
+		return amqp10.AppendUbyte(dst, v), true
+	case int16:
+		return amqp10.AppendShort(dst, v), true
+	case uint16:
+		return amqp10.AppendUshort(dst, v), true
+	case int32:
+		return amqp10.AppendInt(dst, v), true
+	case uint32:
+		return amqp10.AppendUint(dst, v), true
+	case int64:
+		return amqp10.AppendLong(dst, v), true
+	case amqp091.Timestamp:
+		return amqp10.AppendTimestamp(dst, int64(v)*1000), true
 	case nil:
 		return amqp10.AppendNull(dst), true
 	case bool:

@@ -75,6 +75,7 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 		return
 	}
 	s.c.link.NotifyConsumerGone(q, k.Tag, s.number, false)
+	s.departed(q.Name)
 	s.mu.Lock()
 	if !s.closed {
 		s.c.putFrame(s.number, &amqp10.Detach{Handle: k.handle, Closed: true, Error: &amqp10.Error{Condition: []byte(amqp10.ConditionResourceDeleted)}})
@@ -106,7 +107,7 @@ type wish struct {
 // flow handles the client's flow for the link. What it says during a drain holds after it.
 func (k *consumer) flow(f *amqp10.Flow) error {
 	if !f.LinkCredit.Set {
-		return failSession(amqp10.ConditionInvalidField, "a flow for a link has no link-credit")
+		return failSession(amqp10.ConditionInvalidField, "a flow for a link has no link-credit").violation()
 	}
 	w := wish{f.DeliveryCount.Value, f.LinkCredit.Value, f.Drain, f.Echo}
 	k.s.c.flushOps() // what it has settled makes room before it gets more

@@ -52,6 +52,9 @@ type session struct {
 
 // beginSession answers begin.
 func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
+	if b.RemoteChannel.Set {
+		return fail(amqp10.ConditionInvalidField, "begin: remote-channel is set, and there is no session that it answers (2.7.2)").violation()
+	}
 	refused := c.link.OpenChannel()
 	s := &session{
 		c: c, number: number, handleMax: min(b.HandleMax.Value, uint32(c.LinkMax-1)), publishers: map[uint32]*publisher{},
@@ -82,31 +85,31 @@ func (s *session) perform(d amqp10.Descriptor, v amqp10.Value, payload []byte) e
 	case amqp10.DescriptorTransfer:
 		var t amqp10.Transfer
 		if err := t.Decode(v); err != nil {
-			return failSession(amqp10.ConditionDecodeError, "%s", err)
+			return malformed(err)
 		}
 		return s.transfer(&t, payload)
 	case amqp10.DescriptorFlow:
 		var f amqp10.Flow
 		if err := f.Decode(v); err != nil {
-			return failSession(amqp10.ConditionDecodeError, "%s", err)
+			return malformed(err)
 		}
 		return s.flow(&f)
 	case amqp10.DescriptorDisposition:
 		var d amqp10.Disposition
 		if err := d.Decode(v); err != nil {
-			return failSession(amqp10.ConditionDecodeError, "%s", err)
+			return malformed(err)
 		}
 		return s.disposition(&d)
 	case amqp10.DescriptorAttach:
 		var a amqp10.Attach
 		if err := a.Decode(v); err != nil {
-			return failSession(amqp10.ConditionDecodeError, "%s", err)
+			return malformed(err)
 		}
 		return s.attach(&a)
 	case amqp10.DescriptorDetach:
 		var d amqp10.Detach
 		if err := d.Decode(v); err != nil {
-			return failSession(amqp10.ConditionDecodeError, "%s", err)
+			return malformed(err)
 		}
 		return s.detach(&d)
 	case amqp10.DescriptorEnd:
@@ -202,6 +205,42 @@ func (c *conn) abort(s *session, f *failure) {
 	c.aborts = append(c.aborts, abortion{s, f})
 	c.chMu.Unlock()
 	c.sock.Interrupt()
+}
+
+// departed makes the reader detach the session's publishers to a queue, which was deleted. Any goroutine may call it.
+func (s *session) departed(queue string) {
+	s.c.chMu.Lock()
+	s.c.gone = append(s.c.gone, departure{s, queue})
+	s.c.chMu.Unlock()
+	s.c.sock.Interrupt()
+}
+
+type departure struct {
+	s     *session
+	queue string
+}
+
+// detachDeparted detaches the links to queues that were deleted, as RabbitMQ does.
+func (c *conn) detachDeparted() {
+	c.chMu.Lock()
+	gone := c.gone
+	c.gone = nil
+	c.chMu.Unlock()
+	for _, d := range gone {
+		if c.sessions[d.s.number] != d.s {
+			continue
+		}
+		var list []*publisher
+		for _, p := range d.s.publishers {
+			if p.to.queue && p.to.key == d.queue {
+				list = append(list, p)
+			}
+		}
+		slices.SortFunc(list, func(a, b *publisher) int { return int(b.handle) - int(a.handle) })
+		for _, p := range list {
+			p.fail(&failure{scope: ofLink, condition: amqp10.ConditionResourceDeleted})
+		}
+	}
 }
 
 type abortion struct {

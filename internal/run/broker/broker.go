@@ -158,11 +158,12 @@ type Broker struct {
 	outdated seen // queues that were declared with arguments that were changed since, likewise
 	unmade   seen // queues for dead letters that could not be made, likewise
 
-	makings  *makings
-	unlinted unlinted
-	alarms   alarms
-	intake   intake
-	deleted  deletedStats
+	makings    *makings
+	unlinted   unlinted
+	alarms     alarms
+	departures departures
+	intake     intake
+	deleted    deletedStats
 
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages

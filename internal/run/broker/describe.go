@@ -17,9 +17,20 @@ type QueueShape struct {
 	Arguments                      amqp091.Table // not to be changed
 }
 
-// DescribeQueue is PassiveQueue, and says how the queue was declared.
+// DescribeQueue is PassiveQueue, and says how the queue was declared. It may be exclusive to another connection.
 func (c *Connection) DescribeQueue(name message.QueueName) (Declared, QueueShape, error) {
 	q, err := c.find(name, func(r topology.Resource) error { return c.anyPermission(r) })
+	if e, ok := err.(*topology.Error); ok && e.Kind == topology.ResourceLocked { // another connection's queue can be seen
+		err = nil
+		c.b.glance(func() {
+			if v, there := c.b.state.VHost(c.VHost); there {
+				q, _ = v.Queue(name)
+			}
+		})
+		if q == nil {
+			err = topology.NoQueue(c.VHost, name)
+		}
+	}
 	if err != nil {
 		return Declared{}, QueueShape{}, err
 	}

@@ -262,6 +262,9 @@ func typeFact(q *topology.Queue) string { return "rabbit_" + string(q.Type) + "_
 
 // notifyRemoved tells of what went with an object, which was removed by a user.
 func (b *Broker) notifyRemoved(r topology.Removed, by string) {
+	if r.Queue != nil {
+		b.tellDeleted(r.Queue)
+	}
 	if !b.told() {
 		return
 	}

@@ -49,6 +49,8 @@ type Op struct {
 
 	// Results of a Publish: see Pending.
 	Refused bool  // a local target refused it; after Enter and RunWhole, any target
+	// RefusedBy is the first local target that did, of those that ran in one hold.
+	RefusedBy *Queue
 	Waits   int32 // how many answers its Owner gets, or has got already
 }
 
@@ -240,6 +242,9 @@ func (n *Node) runWide(op *Op) (r Receipt) {
 		n.bodies.Retain(op.Body, 1)
 		r.Add(n.run(some[:], false))
 		op.Refused = op.Refused || some[0].Refused
+		if op.RefusedBy == nil {
+			op.RefusedBy = some[0].RefusedBy
+		}
 	}
 	n.bodies.Release(op.Body)
 	return r
@@ -279,6 +284,9 @@ func (n *Node) publish(h *hold, op *Op) {
 	for _, q := range op.Targets {
 		if q.part.group == nil && !q.gone && !n.admit(h, q, &in) {
 			op.Refused = true
+			if op.RefusedBy == nil {
+				op.RefusedBy = q
+			}
 		}
 	}
 	n.admitted(h, &in)
