@@ -25,6 +25,7 @@ type client struct {
 	name  string // for complaints
 	out   []byte
 	wmu   sync.Mutex // guards writes: the reader answers closes
+	ten   *ten       // nil: it speaks AMQP 0-9-1
 	chans map[uint16]*channel
 
 	ended  bool // by anybody
@@ -69,6 +70,7 @@ type channel struct {
 	inTx        []func(committed bool)
 	content     *content // being received
 	requestor   bool     // consumes direct replies
+	ten         *session // what it has as one of AMQP 1.0
 }
 
 // consumer is a subscription as the client knows it.
@@ -77,6 +79,7 @@ type consumer struct {
 	tag       string
 	queue     string
 	noAck     bool
+	link      *link // of AMQP 1.0
 	began     int64
 	cancelled bool
 	last      map[*channel]*message // the latest message of each publisher (see order)
@@ -106,6 +109,8 @@ type act struct {
 	count      int  // of messages, as the answer said
 	answers    []amqp091.MethodID
 	onAnswer   func(amqp091.Method)
+	link       *link // that it detaches
+	fails      bool  // it settles deliveries as failed
 
 	message *message // that it publishes
 	commits []func() // called when the commit of what it does is asked for
@@ -205,11 +210,16 @@ func (c *client) handshake(vhost string) (in []byte, err error) {
 func (c *client) flush(cut int) {
 	b := c.out
 	c.out = nil
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	if c.ten != nil {
+		c.l.mu.Lock()
+		b = c.owedTen(b)
+		c.l.mu.Unlock()
+	}
 	if len(b) == 0 {
 		return
 	}
-	c.wmu.Lock()
-	defer c.wmu.Unlock()
 	if cut > 0 {
 		n := cut % len(b)
 		c.write(b[:n])
@@ -274,6 +284,11 @@ func (c *client) read(in []byte) {
 			break
 		}
 	}
+	c.readEnded()
+}
+
+// readEnded notes the end of the socket.
+func (c *client) readEnded() {
 	c.l.mu.Lock()
 	if !c.ended && !c.ending && !c.l.mayEnd {
 		c.l.complain("%s: the server ended the connection without a word", c.name)

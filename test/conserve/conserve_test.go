@@ -25,7 +25,7 @@ var (
 	binary    = flag.String("bartleby", "", "the server; without the tag failpoints it is only killed from outside (default: build one)")
 	episodes  = flag.Int("episodes", 30, "how many to play, a third of them with kills")
 	duration  = flag.Duration("for", 0, "go on until so much time has passed")
-	firstSeed = flag.Uint64("seed", 920000, "of the first episode; 0: by chance; below 100000 it has a theme (see themeOf)")
+	firstSeed = flag.Uint64("seed", 920000, "of the first episode; 0: by chance; below 100000 it has a theme (see themeOf); with 1000000000000000 added some clients speak AMQP 1.0")
 	themes    = flag.Uint64("themes", 20000, "the seed of the second episode: every other one is counted from there; 0: none, as with a RabbitMQ")
 	only      = flag.String("ops", "", "play only these operations of the episode, as 0-4,7")
 	tries     = flag.Int("tries", 1, "play each episode so often")
@@ -94,7 +94,7 @@ func start(o node.Options) (*node.Node, error) {
 }
 
 // configuration makes what is slow by default fast enough to be met by an episode.
-const configuration = "dead_letter_worker_publisher_confirm_timeout = 50\nclassic.at_least_once = true\n"
+const configuration = "amqp10.enabled = true\ndead_letter_worker_publisher_confirm_timeout = 50\nclassic.at_least_once = true\n"
 
 // small makes a server built with failpoints put everything away that it can, and write
 // checkpoints all the time.
@@ -252,8 +252,8 @@ func conserve(t *testing.T, kills bool, most int) {
 	t.Logf("%d episodes from seeds %d and %d in %v", count, seed(0), seed(1), time.Since(began))
 }
 
-// seeds numbers the episodes: those of the general mix and those with a theme take turns,
-// unless all are to have a theme, or none.
+// seeds numbers the episodes: those of the general mix and those with a theme take turns, unless all are to have a theme, or
+// none; and two with AMQP 0-9-1 alone, and two with both protocols.
 func seeds(first, second uint64) func(int) uint64 {
 	if first == 0 {
 		first = themed + rand.Uint64()>>20
@@ -263,13 +263,17 @@ func seeds(first, second uint64) func(int) uint64 {
 	}
 	return func(i int) uint64 {
 		n := uint64(i)
-		switch {
-		case first < themed || second == 0:
+		if first < themed || second == 0 {
 			return first + n
-		case i%2 == 1:
-			return (second + n/2) % themed // which may be 0, a theme's as well
 		}
-		return first + n/2
+		seed := first + n/2
+		if i%2 == 1 {
+			seed = (second + n/2) % themed // which may be 0, a theme's as well
+		}
+		if !bilingual(seed) && (i%4 > 1 || bilingual(first)) {
+			seed += protocols
+		}
+		return seed
 	}
 }
 

@@ -19,6 +19,13 @@
 // killed. A seed below 100000 has the theme that its last digit names. The ledger knows of no
 // theme. README.md tells which faults have been found so, and by which seeds.
 //
+// In half of the episodes some of the clients speak AMQP 1.0 (ten.go, playten.go), to the same queues: they are those of a seed of
+// AMQP 0-9-1 alone with 1000000000000000 added (mix.go), so what fails shows whether it needs both protocols. They declare, delete and
+// purge by requests to the management node, publish settled and unsettled, over links to a queue, to an exchange and to none, in
+// pieces, give credit, drain, settle one delivery or a range by every outcome, end links, sessions and connections, in frames and
+// windows of all sizes. A session is a channel to the ledger, a link a consumer, an outcome a confirm (released: a return); histories
+// are compared whichever protocol shows them, so a dead letter that crosses protocols must have the same.
+//
 // The ledger (ledger.go) hears what every client says and is told. Its clock counts these
 // events. An act, such as a delete, took place between the time it was sent and the time
 // when its channel had an answer to it or to something later; until then it may have, or
@@ -34,6 +41,8 @@
 //   - a single active consumer gets what its predecessor left behind later messages (BR-9.5);
 //   - the server closes a connection, or a channel for no reason that the episode knows
 //     (BR-4.1); answers in another order than it was asked, or not within some seconds;
+//   - a link gets more messages than it has had credit for, or a session more transfers than its window has, a drain
+//     ends with credit left, or before its last message; a history is not in the form of AMQP 1.0 (DL-14.1 to DL-14.4);
 //   - queues keep messages that nobody gets, once nobody is connected (BR-4.5);
 //   - after the node was killed, a queue that was told to be declared is not there, one that
 //     was told to be deleted is, or what was acknowledged comes again though a later confirm

@@ -18,6 +18,7 @@ type world struct {
 	fanouts map[string][]string // exchange to the queues bound to it
 	divides bool                // a dead letter exchange has several targets
 	clients []plan
+	tens    []bool // which clients speak AMQP 1.0
 	ops     []op
 }
 
@@ -132,12 +133,13 @@ const (
 	doStop
 	doKill
 	doAwait
+	doCredit
 	verbs
 )
 
 var verbNames = [verbs]string{
 	"publish", "declare", "bind", "delete", "purge", "consume", "cancel", "get", "settle", "recover", "commit", "rollback",
-	"close channel", "close", "abort", "wait", "pause", "reply", "policy", "shovel", "replay", "stop", "kill", "await",
+	"close channel", "close", "abort", "wait", "pause", "reply", "policy", "shovel", "replay", "stop", "kill", "await", "credit",
 }
 
 // op is one thing that a client, or whoever runs the broker, does.
@@ -189,6 +191,11 @@ func (o *op) String() string {
 		return s + fmt.Sprintf(" %d us", o.pause)
 	case doConsume:
 		s += fmt.Sprintf(" prefetch %d", o.prefetch)
+	case doCredit:
+		s += fmt.Sprintf(" %d", o.prefetch)
+		if o.multiple {
+			s += " drain"
+		}
 	case doAwait:
 		return s + fmt.Sprintf(" client %d", o.client)
 	case doWait, doStop, doKill:
@@ -225,7 +232,11 @@ func (w *world) describe(ops []op) string {
 		fmt.Fprintf(&b, "\texchange %s to %v\n", x, w.fanouts[x])
 	}
 	for i, p := range w.clients {
-		fmt.Fprintf(&b, "\tclient %d: channels %v\n", i, []mode(p))
+		speaks := ""
+		if w.speaksTen(i) {
+			speaks = " of AMQP 1.0"
+		}
+		fmt.Fprintf(&b, "\tclient %d%s: channels %v\n", i, speaks, []mode(p))
 	}
 	for i := range ops {
 		fmt.Fprintf(&b, "\t%v\n", &ops[i])
@@ -308,6 +319,12 @@ var features = map[string]float64{
 
 // generate makes the episode of a seed.
 func generate(seed uint64, o options) *world {
+	if bilingual(seed) {
+		w := generate(seed-protocols, o)
+		w.seed = seed
+		w.mixProtocols()
+		return w
+	}
 	g := &generator{
 		Rand: rand.New(rand.NewPCG(seed, 0xc0)), o: o, has: map[string]bool{},
 		world: &world{seed: seed, fanouts: map[string][]string{}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/test/client10"
 )
 
 // fate is what a publisher knows of its message.
@@ -175,7 +176,9 @@ func (l *ledger) publishing(ch *channel, m *message) {
 	l.order = append(l.order, m)
 	switch ch.mode {
 	case confirming:
-		ch.published++
+		if ch.ten == nil { // else the message has its delivery-id
+			ch.published++
+		}
 		ch.unconfirmed[ch.published] = m
 	case transactional:
 		m.fate = uncommitted
@@ -270,6 +273,11 @@ func (l *ledger) answered(ch *channel, m amqp091.Method) {
 	}
 	a := ch.waiting[0]
 	ch.waiting = ch.waiting[1:]
+	l.finished(ch, a, m)
+}
+
+// finished notes that an act of a channel is done, and how it was answered.
+func (l *ledger) finished(ch *channel, a *act, m amqp091.Method) {
 	now, at := l.tick(), time.Now()
 	// What was sent before on this channel is done too, but for the work of a transaction.
 	for _, b := range ch.acts[:a.pos+1] {
@@ -393,8 +401,8 @@ func (l *ledger) connectionEnded(c *client) {
 		queues = append(queues, ch.queues()...)
 	}
 	for _, ch := range c.chans {
-		for _, a := range ch.acts {
-			if (a.what == "consume!" || a.what == "get!") && (!c.clean || l.peer && ch.othersHold(a.queue)) {
+		for _, a := range ch.acts { // in AMQP 1.0 what waits for a window is lost, however its connection ends
+			if (a.what == "consume!" || a.what == "get!") && (!c.clean || c.ten != nil || l.peer && ch.othersHold(a.queue)) {
 				l.noAckLost[a.queue] = true
 			}
 		}
@@ -420,13 +428,18 @@ func (ch *channel) othersHold(queue string) bool {
 
 // intact checks that nothing of a message was changed (BR-8.4, DL-6.10).
 func (l *ledger) intact(m *message, x *content) {
+	if text(x.props.Type) == "amqp-1.0" { // a body that AMQP 0-9-1 has no form for
+		if r, err := client10.Read(x.body); err == nil {
+			x.body = r.Body
+		}
+	}
 	if crc32.ChecksumIEEE(x.body) != m.body || len(x.body) != m.size {
 		l.complain("%s: damaged: %d bytes were published, %d came with another checksum (DL-6.10)", m.id, m.size, len(x.body))
 	}
 	if id, _ := x.props.Headers.Get("id"); id != m.id {
 		l.complain("%s: damaged: the header says it is %v (DL-6.10)", m.id, id)
 	}
-	if p := x.props.DeliveryMode; p == nil || (*p == 2) != m.persistent {
+	if p := x.props.DeliveryMode; p == nil && (m.persistent || m.act.ch.ten == nil) || p != nil && (*p == 2) != m.persistent {
 		l.complain("%s: damaged: delivery mode", m.id)
 	}
 	if p := x.props.Priority; p == nil || int(*p) != m.priority {
@@ -528,13 +541,19 @@ func (d *delivery) overtaken(p *delivery) bool {
 	if !d.redelivered {
 		return d.copied.seen == 1
 	}
-	return d.ch.closing && d.ch.closeAt < p.at || slices.ContainsFunc(d.ch.waiting, func(a *act) bool { return a.what == "recover" && a.sent < p.at })
+	return d.ch.closing && d.ch.closeAt < p.at || slices.ContainsFunc(d.ch.waiting, func(a *act) bool { return a.takesBack(d) && a.sent < p.at })
 }
 
 // recovered says whether d was on its way when its channel recovered, which was asked for
 // before the moment: its client hears of that only later.
 func (d *delivery) recovered(at int64) bool {
-	return d.settle != nil && d.settle.what == "recover" && d.settle.sent < at
+	return d.settle != nil && d.settle.takesBack(d) && d.settle.sent < at
+}
+
+// takesBack says whether the act gives back what its client has of d's, and d if it is on its way: a recovery, or the end of
+// d's link in AMQP 1.0.
+func (a *act) takesBack(d *delivery) bool {
+	return a.what == "recover" || a.link != nil && d.consumer != nil && d.consumer.link == a.link
 }
 
 // visible checks that the message may be seen by anybody at all.
@@ -736,9 +755,14 @@ func (l *ledger) singleActive(queue string) bool {
 
 // settling notes that deliveries of a channel are being settled: those up to tag, or the one.
 func (l *ledger) settling(ch *channel, a *act, tag uint64, multiple bool, how settlement) {
+	l.settlingThose(ch, a, how, func(d *delivery) bool { return d.tag == tag || multiple && (tag == 0 || d.tag < tag) })
+}
+
+// settlingThose is settling for those deliveries that f holds for.
+func (l *ledger) settlingThose(ch *channel, a *act, how settlement, f func(*delivery) bool) {
 	var kept, settled []*delivery
 	for _, d := range ch.outstanding {
-		if d.tag == tag || multiple && (tag == 0 || d.tag < tag) {
+		if f(d) {
 			settled = append(settled, d)
 		} else {
 			kept = append(kept, d)
@@ -750,7 +774,7 @@ func (l *ledger) settling(ch *channel, a *act, tag uint64, multiple bool, how se
 		if how == requeued || how == failed {
 			l.unordered[d.copied.queue] = true
 		}
-		if a.what == "settle reject" || a.what == "settle nack requeue" && !l.peer {
+		if a.fails || a.what == "settle reject" || a.what == "settle nack requeue" && !l.peer {
 			d.copied.m.failures++
 		}
 	}

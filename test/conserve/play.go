@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 	"bartleby.mq/test/node"
 )
 
@@ -276,7 +278,7 @@ func (p *player) client(i int) *client {
 		}
 	}
 	p.serial++
-	c, err := connect(p.l, p.t.amqp, p.vhost, fmt.Sprintf("client %d (%d)", i, p.serial))
+	c, err := p.dial(fmt.Sprintf("client %d (%d)", i, p.serial), p.speaksTen(i))
 	if err != nil {
 		if p.run.going() {
 			return nil
@@ -312,11 +314,19 @@ func (p *player) channel(o *op) *channel {
 		return ch
 	}
 	crossed := ch != nil && ch.byPeer && ch.closing
-	if ch != nil && ch.byPeer {
+	switch {
+	case ch == nil || !ch.byPeer:
+	case c.ten == nil:
 		c.out = amqp091.AppendMethod(c.out, num, amqp091.ChannelCloseOk{})
+	case !ch.asked():
+		c.out = amqp10.AppendFrame(c.out, num, &amqp10.End{})
 	}
 	ch = &channel{c: c, num: num, mode: p.world.clients[o.client][o.channel], unconfirmed: map[uint64]*message{}, consumers: map[string]*consumer{}, crossed: crossed}
 	c.chans[num] = ch
+	if c.ten != nil {
+		ch.beginTen([]uint32{2, 5, 40, 2000}[(p.serial+int(num))%4])
+		return ch
+	}
 	ch.send("open", "", amqp091.ChannelOpen{}, amqp091.ChannelOpenOkID)
 	switch ch.mode {
 	case confirming:
@@ -372,6 +382,10 @@ func (p *player) step(o *op) {
 	}
 	ch := p.channel(o)
 	if ch == nil {
+		return
+	}
+	if ch.ten != nil {
+		p.stepTen(ch, o)
 		return
 	}
 	p.l.mu.Lock()
@@ -465,21 +479,8 @@ func (p *player) say(ch *channel, o *op) {
 }
 
 func (p *player) publish(ch *channel, o *op, id, exchange, key string, reply bool) *message {
-	body := make([]byte, o.size)
-	r := rand.NewPCG(p.seed, uint64(o.index))
-	for i := range body {
-		if i%8 == 0 {
-			v := r.Uint64()
-			body[i] = byte(v)
-		} else {
-			body[i] = body[i-1] + byte(i)
-		}
-	}
-	body = append(body, id...) // no two bodies are equal
-	m := &message{
-		id: id, exchange: exchange, key: key, body: crc32.ChecksumIEEE(body), size: len(body), persistent: o.persistent, mandatory: o.mandatory,
-		expiration: o.expiration, priority: o.priority, reply: reply,
-	}
+	body := p.body(o, id)
+	m := newMessage(o, id, exchange, key, body, reply)
 	mode, priority := uint8(1), uint8(o.priority)
 	if o.persistent {
 		mode = 2
@@ -500,6 +501,28 @@ func (p *player) publish(ch *channel, o *op, id, exchange, key string, reply boo
 	c.out = amqp091.AppendBody(c.out, ch.num, body, frameMax)
 	p.l.publishing(ch, m)
 	return m
+}
+
+// body is that of one of an operation's messages: no two are equal.
+func (p *player) body(o *op, id string) []byte {
+	body := make([]byte, o.size)
+	r := rand.NewPCG(p.seed, uint64(o.index))
+	for i := range body {
+		if i%8 == 0 {
+			v := r.Uint64()
+			body[i] = byte(v)
+		} else {
+			body[i] = body[i-1] + byte(i)
+		}
+	}
+	return append(body, id...)
+}
+
+func newMessage(o *op, id, exchange, key string, body []byte, reply bool) *message {
+	return &message{
+		id: id, exchange: exchange, key: key, body: crc32.ChecksumIEEE(body), size: len(body), persistent: o.persistent, mandatory: o.mandatory,
+		expiration: o.expiration, priority: o.priority, reply: reply,
+	}
 }
 
 const replyTo = "amq.rabbitmq.reply-to"
@@ -539,6 +562,16 @@ func appendOnce[T comparable](list []T, v T) []T {
 
 func (p *player) consume(ch *channel, queue string, noAck bool, prefetch int) {
 	p.serial++
+	if ch.ten != nil {
+		credit := uint32(prefetch)
+		if credit == 0 {
+			credit = 100000
+		}
+		if k := p.receive(ch, queue, noAck); k != nil {
+			ch.credit(k, credit, false)
+		}
+		return
+	}
 	tag := "c" + strconv.Itoa(p.serial)
 	s := &consumer{ch: ch, tag: tag, queue: queue, noAck: noAck, began: p.l.tick(), last: map[*channel]*message{}}
 	ch.consumers[tag] = s
@@ -546,11 +579,18 @@ func (p *player) consume(ch *channel, queue string, noAck bool, prefetch int) {
 	what := "consume"
 	if noAck {
 		what = "consume!"
+	}
+	p.consumes(s, ch.send(what, queue, amqp091.BasicConsume{Queue: queue, ConsumerTag: tag, NoAck: noAck}, amqp091.BasicConsumeOkID))
+}
+
+// consumes notes that a consumer begins with an act.
+func (p *player) consumes(s *consumer, a *act) {
+	queue := s.queue
+	if s.noAck {
 		p.l.unordered[queue] = true
 	} else {
 		p.l.consumed[queue] = true
 	}
-	a := ch.send(what, queue, amqp091.BasicConsume{Queue: queue, ConsumerTag: tag, NoAck: noAck}, amqp091.BasicConsumeOkID)
 	for _, v := range p.l.specs[queue] {
 		if v.autoDelete {
 			// It goes with its last consumer, whenever that is.
@@ -637,7 +677,11 @@ func (p *player) disconnect(c *client) {
 			ch.closes(p.l.tick())
 		}
 	}
-	c.out = amqp091.AppendMethod(c.out, 0, amqp091.ConnectionClose{ReplyCode: 200})
+	if c.ten == nil {
+		c.out = amqp091.AppendMethod(c.out, 0, amqp091.ConnectionClose{ReplyCode: 200})
+	} else {
+		c.out = amqp10.AppendFrame(c.out, 0, &amqp10.Close{})
+	}
 	p.l.mu.Unlock()
 	c.flush(0)
 	if !p.until(patience, func() bool { return c.ended }) {
@@ -666,7 +710,11 @@ func (p *player) quiet() {
 		p.l.mu.Lock()
 		if !c.ended {
 			for _, num := range sortedChannels(c) {
-				if ch := c.chans[num]; !ch.ended && !ch.closing {
+				switch ch := c.chans[num]; {
+				case ch.ended || ch.closing:
+				case ch.ten != nil:
+					ch.syncTen()
+				default:
 					ch.send("qos", "", amqp091.BasicQos{}, amqp091.BasicQosOkID)
 				}
 			}
@@ -731,7 +779,7 @@ func (p *player) drain() {
 			break
 		}
 	}
-	c, err := connect(p.l, p.t.amqp, p.vhost, "drain")
+	c, err := p.dial("drain", bilingual(p.seed) && p.seed%2 == 1)
 	if err != nil {
 		p.l.fault("hangs: drain: %v", err)
 		return
@@ -753,7 +801,11 @@ func (p *player) drainFrom(c *client, drained map[string]bool, all []state) {
 		drained[name] = true
 		ch := &channel{c: c, num: uint16(len(drained)), unconfirmed: map[uint64]*message{}, consumers: map[string]*consumer{}}
 		c.chans[ch.num] = ch
-		ch.send("open", "", amqp091.ChannelOpen{}, amqp091.ChannelOpenOkID)
+		if c.ten != nil {
+			ch.beginTen(1000)
+		} else {
+			ch.send("open", "", amqp091.ChannelOpen{}, amqp091.ChannelOpenOkID)
+		}
 		unordered := p.l.unordered[name]
 		p.consume(ch, name, false, 0)
 		p.l.unordered[name] = unordered
@@ -781,6 +833,14 @@ func (p *player) empty(c *client, drained map[string]bool, all *[]state) {
 			}
 			// Up to what has come: all there is would be what nobody has read yet, too, and the queue empty.
 			tag := ch.outstanding[len(ch.outstanding)-1].tag
+			if ch.ten != nil {
+				first := uint32(ch.outstanding[0].tag)
+				a := ch.sayTen("settle", "", &amqp10.Disposition{
+					Role: amqp10.RoleReceiver, First: first, Last: amqp10.Some(uint32(tag)), Settled: true, State: client10.Described(&amqp10.Accepted{}),
+				})
+				p.l.settling(ch, a, tag, true, acked)
+				continue
+			}
 			a := ch.send("settle ack", "", amqp091.BasicAck{DeliveryTag: tag, Multiple: true})
 			p.l.settling(ch, a, tag, true, acked)
 		}

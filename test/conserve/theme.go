@@ -24,6 +24,9 @@ const themed = 100_000
 
 // themeOf says which theme a seed has; nil for the general mix.
 func themeOf(seed uint64) *theme {
+	if bilingual(seed) {
+		seed -= protocols
+	}
 	if seed >= themed {
 		return nil
 	}
