@@ -8,12 +8,15 @@
 // queues are drained and each message is compared with what the clients know of
 // it. Then the life goes on with the same directory.
 //
+// In each round each publisher and consumer speaks AMQP 0-9-1 or AMQP 1.0, and so does each audit: dead letters cross protocols,
+// and the node is killed while clients of either wait for it. What follows is the same for both: an outcome is a confirm.
+//
 // What clients know, and what follows from it:
 //
 //   - Confirmed, or in a committed transaction: the message is somewhere, once,
 //     unless a consumer has sent an ack for it. An ack sent may be lost with the
 //     server, so such a message is there once or not at all.
-//   - Sent and not confirmed: once or not at all. Refused by basic.nack: not at all.
+//   - Sent and not confirmed: once or not at all. Refused by basic.nack, or rejected: not at all.
 //   - Seen by an audit: gone. The audit ends with a confirmed publish, which is in
 //     the journal behind all the acks of the audit; so no later audit may see it.
 //   - The place implies the history: a message in the dead letter queue has died

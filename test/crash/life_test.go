@@ -42,7 +42,7 @@ type life struct {
 }
 
 // configuration makes what is slow by default fast enough to be met by a round.
-const configuration = "dead_letter_worker_publisher_confirm_timeout = 200\n"
+const configuration = "amqp10.enabled = true\ndead_letter_worker_publisher_confirm_timeout = 200\n"
 
 // environment makes a server built with failpoints put everything away that it
 // can, and write checkpoints all the time.
@@ -323,7 +323,7 @@ func (l *life) audit() {
 		l.t.Errorf("%s: audit: %v", l.s.name, err)
 		return
 	}
-	if err := l.drain(conn); err != nil {
+	if err := l.drain(conn, n.AMQP); err != nil {
 		l.t.Errorf("%s: audit: %v", l.s.name, err)
 	}
 	faults, count := l.ledger.settle(l.s, !slices.Contains(slices.Collect(maps.Values(l.kinds)), "quorum"))
@@ -341,21 +341,31 @@ func (l *life) audit() {
 	_ = conn.Close()
 }
 
-// drained is a delivery and where it was found.
+// drained is a message that an audit has found, and where.
 type drained struct {
-	queue string
-	amqp.Delivery
+	id string
+	place
 }
 
-// drain takes everything out of all queues.
-func (l *life) drain(conn *amqp.Connection) error {
+// drain takes everything out of all queues, over one of the two protocols.
+func (l *life) drain(conn *amqp.Connection, addr string) error {
+	all := make(chan drained)
+	done := make(chan struct{})
+	defer close(done)
+	if l.rng.IntN(2) == 0 {
+		end, err := l.drainTen(addr, all, done)
+		if end != nil {
+			defer end()
+		}
+		if err != nil {
+			return err
+		}
+		return l.drainAll(all)
+	}
 	ch, err := conn.Channel()
 	if err != nil {
 		return err
 	}
-	all := make(chan drained)
-	done := make(chan struct{})
-	defer close(done)
 	for _, q := range l.s.queues {
 		deliveries, err := ch.Consume(q.name, "", true, false, false, false, nil)
 		if err != nil {
@@ -364,12 +374,17 @@ func (l *life) drain(conn *amqp.Connection) error {
 		go func() { // ends with the connection
 			for d := range deliveries {
 				select {
-				case all <- drained{q.name, d}:
+				case all <- drained{d.MessageId, placeOf(q.name, &d)}:
 				case <-done:
 				}
 			}
 		}()
 	}
+	return l.drainAll(all)
+}
+
+// drainAll notes what comes, until nothing is missing and nothing more comes.
+func (l *life) drainAll(all <-chan drained) error {
 	last := map[string]int{} // seq by queue and publisher
 	began := time.Now()
 	for patience := settled; ; {
@@ -388,11 +403,10 @@ func (l *life) drain(conn *amqp.Connection) error {
 
 // found notes what the drain found.
 func (l *life) found(d *drained, last map[string]int) {
-	c := placeOf(d.queue, &d.Delivery)
 	mine := false
-	l.ledger.note(d.MessageId, func(m *known) {
+	l.ledger.note(d.id, func(m *known) {
 		mine = true
-		m.found = append(m.found, c)
+		m.found = append(m.found, d.place)
 		if !slices.Contains(l.s.ordered, d.queue) || l.ledger.unread {
 			return
 		}
@@ -406,12 +420,12 @@ func (l *life) found(d *drained, last map[string]int) {
 		return
 	}
 	l.ledger.mu.Lock()
-	gone := l.ledger.audited[d.MessageId]
+	gone := l.ledger.audited[d.id]
 	l.ledger.mu.Unlock()
 	if gone {
-		l.ledger.fault("%s is in %s again after an audit took it", d.MessageId, d.queue)
+		l.ledger.fault("%s is in %s again after an audit took it", d.id, d.queue)
 	} else {
-		l.ledger.fault("%q in %s was never published", d.MessageId, d.queue)
+		l.ledger.fault("%q in %s was never published", d.id, d.queue)
 	}
 }
 

@@ -57,6 +57,9 @@ func (c *clients) rng(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(c.seed, sum))
 }
 
+// speaksTen says whether a client speaks AMQP 1.0 in this round.
+func (c *clients) speaksTen(name string) bool { return c.rng(name+"/protocol").IntN(2) == 0 }
+
 // closedBy notes a channel that the server closed for a reason of its own.
 func (c *clients) closedBy(err *amqp.Error, who string) {
 	if err != nil {

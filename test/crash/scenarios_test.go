@@ -329,7 +329,7 @@ func delayed() *scenario {
 				return publishing{exchange: "later", delay: []int{1, 30, 1 + r.IntN(400)}[r.IntN(3)], lines: []string{"a", "b", "full"}}
 			}
 			return []worker{
-				publish(&publisher{name: "p1", limit: 400}, message), publish(&publisher{name: "p2", limit: 400}, message),
+				publish(&publisher{name: "p1", limit: 400, delays: true}, message), publish(&publisher{name: "p2", limit: 400, delays: true}, message),
 				consume(&consumer{queue: "full", prefetch: 30, decide: func(r *rand.Rand, _ *amqp.Delivery) deed {
 					return []deed{ack, ack, ack, slowly, hold}[r.IntN(5)]
 				}}),
