@@ -117,6 +117,9 @@ func (x *killed) step() {
 		x.attach()
 	case k < 9:
 		x.quit()
+		for _, c := range x.clients {
+			x.grant(c)
+		}
 	case k < 11:
 		x.get()
 	case k < 15:
@@ -159,8 +162,24 @@ func (x *killed) attach() {
 	}
 	c := &livesClient{q: x.anyQueue(), s: &client{}}
 	c.c = &queue.Consumer{Target: c.s, Tag: "t", Prefetch: x.rng.IntN(6), NoAck: x.rng.IntN(8) == 0, Priority: x.rng.Int64N(2)}
+	if x.rng.IntN(3) == 0 {
+		c.c.Credited, c.c.Prefetch = true, 0
+	}
 	if ok, err := x.w.n.Attach(c.q, c.c, func() {}); ok && err == nil { // otherwise another consumer is the only one
 		x.clients = append(x.clients, c)
+		x.grant(c)
+	}
+}
+
+// grant gives a client that gives credit some more, or less, and may drain its queue.
+func (x *killed) grant(c *livesClient) {
+	if !c.c.Credited {
+		return
+	}
+	more, drain := x.rng.IntN(12)-2, x.rng.IntN(3) == 0
+	x.note("credit for %s: %d, drain %t", c.q.Name, more, drain)
+	if _, _, err := x.w.n.Grant(c.q, c.c, more, drain); err != nil {
+		x.t.Error(err)
 	}
 }
 
@@ -206,7 +225,7 @@ func (x *killed) settle() {
 		case 1, 2:
 			op.Kind, op.Failed = Reject, x.rng.IntN(2) == 0
 		default:
-			op.Kind, op.How = Return, queue.ReturnKind(x.pick(int64(queue.ReturnNack), int64(queue.ReturnReject), int64(queue.ReturnRecover), int64(queue.ReturnClosed)))
+			op.Kind, op.How = Return, queue.ReturnKind(x.pick(int64(queue.ReturnNack), int64(queue.ReturnReject), int64(queue.ReturnRecover), int64(queue.ReturnClosed), int64(queue.ReturnReleased), int64(queue.ReturnFailed)))
 		}
 		if op.Kind != Ack && x.rng.IntN(2) == 0 {
 			op.Note, op.Wait = &deadletter.Note{Cause: deadletter.Cause{User: "u", Error: fmt.Sprint(op.ID)}}, x.pick(0, 1, 1000)

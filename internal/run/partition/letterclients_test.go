@@ -36,6 +36,8 @@ func (r *letterReplica) Act(rng *rand.Rand) {
 	case 5:
 		if rng.IntN(4) == 0 {
 			r.cancel(rng)
+		} else {
+			r.grant(rng)
 		}
 	default:
 		for range 1 + rng.IntN(6) {
@@ -146,10 +148,23 @@ func (r *letterReplica) consume(rng *rand.Rand) {
 	}
 	noAck := q.Name == unseen && rng.IntN(2) == 0
 	c := &queue.Consumer{NoAck: noAck, Tag: "c", Prefetch: rng.IntN(6), Priority: rng.Int64N(3), Timeout: int64(rng.IntN(2) * 500)}
+	if rng.IntN(3) == 0 {
+		c.Credited, c.Prefetch = true, 0 // its client gives credit: see grant
+	}
 	c.Target = &letterClient{r}
 	a, o := newAsk(), r.group.numbered(c)
 	a.consumer, a.attached = c, func() {}
 	r.host.ask(r.group, a, func(w *commandWriter) { o.write(w, q.Incarnation) }, func(*ask) {})
+}
+
+// grant gives consumers that their clients give credit some more or less of it, wherever their sessions are, and may drain.
+func (r *letterReplica) grant(rng *rand.Rand) {
+	for _, s := range r.seats() {
+		if q := r.host.queues[s.q.Name]; s.c.Credited && rng.IntN(2) == 0 {
+			o := flow{s.c.Number, int64(rng.IntN(20) - 4), rng.IntN(3) == 0}
+			_ = q.group().tell(func(w *commandWriter) { o.write(w, q.Incarnation) })
+		}
+	}
 }
 
 // cancel detaches a consumer, wherever its session is.

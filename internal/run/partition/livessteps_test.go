@@ -19,10 +19,18 @@ type livesClient struct {
 	s  *client
 	c  *queue.Consumer
 	in []outstanding // deliveries that it has not settled
+
+	// Of one that gives credit, as clients of AMQP 1.0 do.
+	granted int // all in all
+	used    int // by deliveries, and by the ends of drains
+	lowered bool
 }
 
 // receive takes what was delivered.
-func (c *livesClient) receive() { c.in = append(c.in, c.s.take()...) }
+func (c *livesClient) receive() {
+	more := c.s.take()
+	c.in, c.used = append(c.in, more...), c.used+len(more)
+}
 
 // step does something at random.
 func (x *lives) step() {
@@ -31,8 +39,10 @@ func (x *lives) step() {
 		x.publish()
 	case k < 30:
 		x.attach()
-	case k < 56:
+	case k < 51:
 		x.withClient(x.settle)
+	case k < 56:
+		x.withClient(x.grant)
 	case k < 59:
 		x.transaction()
 	case k < 61:
@@ -150,11 +160,41 @@ func (x *lives) attach() {
 	}
 	c := &livesClient{q: x.anyQueue(), s: &client{}}
 	c.c = &queue.Consumer{Target: c.s, Tag: "t", Prefetch: x.rng.IntN(20)}
+	if x.rng.IntN(3) == 0 {
+		c.c.Credited, c.c.Prefetch = true, 0
+	}
 	if ok, err := x.w.n.Attach(c.q, c.c, func() {}); !ok || err != nil {
 		x.t.Errorf("seed %d, life %d: consume: %t, %v", x.seed, x.life, ok, err)
 		return
 	}
 	x.clients = append(x.clients, c)
+	x.grant(c)
+}
+
+// grant gives a client that gives credit some more, or less, and may drain its queue.
+func (x *lives) grant(c *livesClient) {
+	if !c.c.Credited {
+		return
+	}
+	more, drain := x.rng.IntN(20), x.rng.IntN(3) == 0
+	if x.rng.IntN(6) == 0 {
+		more, c.lowered = -more, true
+	}
+	drained, _, err := x.w.n.Grant(c.q, c.c, more, drain)
+	if err != nil {
+		x.must("grant", err)
+		return
+	}
+	c.receive()
+	c.granted += more
+	if c.used += drained; !drain {
+		return
+	}
+	// All credit ends, be it used or drained; what was used before it was taken back is more than that.
+	if left := c.granted - c.used; left > 0 || left < 0 && !c.lowered {
+		x.t.Errorf("seed %d, life %d: %s: %d of %d credits are used or drained after a drain", x.seed, x.life, c.q.Name, c.used, c.granted)
+	}
+	c.lowered = c.granted < c.used // and it stays less: the next credit pays that back
 }
 
 func (x *lives) withClient(f func(*livesClient)) {
@@ -184,7 +224,8 @@ func (x *lives) settle(c *livesClient) {
 		case k < 7 && !ends(c.q):
 			op.Kind, op.Failed = Reject, x.rng.IntN(2) == 0
 		default:
-			op.Kind, op.How = Return, []queue.ReturnKind{queue.ReturnNack, queue.ReturnReject, queue.ReturnRecover}[x.rng.IntN(3)]
+			kinds := []queue.ReturnKind{queue.ReturnNack, queue.ReturnReject, queue.ReturnRecover, queue.ReturnReleased, queue.ReturnFailed}
+			op.Kind, op.How = Return, kinds[x.rng.IntN(len(kinds))]
 		}
 		x.book.note(s, "life %d: settled in %s by %d, %d", x.life, c.q.Name, op.Kind, op.How)
 		ops = append(ops, op)
