@@ -48,10 +48,10 @@ type Op struct {
 	Token uint64
 
 	// Results of a Publish: see Pending.
-	Refused bool  // a local target refused it; after Enter and RunWhole, any target
+	Refused bool // a local target refused it; after Enter and RunWhole, any target
 	// RefusedBy is the first local target that did, of those that ran in one hold.
 	RefusedBy *Queue
-	Waits   int32 // how many answers its Owner gets, or has got already
+	Waits     int32 // how many answers its Owner gets, or has got already
 }
 
 // Run carries out ops in order. It locks partitions that several of them need once, but handles at most a slice in
