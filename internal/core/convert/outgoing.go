@@ -16,11 +16,10 @@ import (
 
 // Delivery is what is known of a message on its way to a client besides its record.
 type Delivery struct {
-	History     *deadletter.History // nil if the message has neither died nor waited
+	History     *deadletter.History // nil if nothing has happened to the message
 	Counts      queue.Counts
 	Redelivered bool
-	Quorum      bool         // the queue is a quorum queue
-	Annotations amqp10.Value // a map that outcomes modified (DL-14.6) have merged into the message; none if there is none
+	Quorum      bool // the queue is a quorum queue
 	// Strict converts exactly as RabbitMQ: a message of AMQP 0-9-1 shows its ttl after a death (DL-14.4), and loses headers that
 	// are tables or arrays (DL-15.2).
 	Strict bool
@@ -50,7 +49,7 @@ type outgoing struct {
 	w     annotationWriter
 
 	delay  int64           // that the message has waited, in milliseconds
-	merged map[string]bool // keys of Delivery.Annotations
+	merged map[string]bool // keys of History.Annotations
 }
 
 // sections is AppendAMQP10 for a message that came by AMQP 1.0.
@@ -130,10 +129,15 @@ const (
 func (o *outgoing) begin(dst []byte) {
 	w := &o.w
 	w.b, w.start = amqp10.BeginMap(amqp10.AppendDescriptor(dst, amqp10.DescriptorMessageAnnotations))
-	if h := o.d.History; h == nil {
+	h := o.d.History
+	if h == nil || !h.Placed() {
 		addText(w, annotationExchange, o.rec.Exchange())
 		addText(w, annotationKey, o.rec.Key())
 	} else {
+		addText(w, annotationExchange, h.Exchange)
+		addText(w, annotationKey, h.Keys[0])
+	}
+	if h != nil {
 		o.history(h)
 	}
 	if o.counted() {
@@ -144,19 +148,14 @@ func (o *outgoing) begin(dst []byte) {
 			w.long(annotationDeliveries, int64(n))
 		}
 	}
-	if !o.d.Annotations.IsNull() {
-		o.merge()
+	if h != nil && h.Annotations != "" {
+		o.merge(h.Annotations)
 	}
 }
 
 // history adds what the history says.
 func (o *outgoing) history(h *deadletter.History) {
-	w, key := &o.w, ""
-	if len(h.Keys) > 0 {
-		key = h.Keys[0]
-	}
-	addText(w, annotationExchange, h.Exchange)
-	addText(w, annotationKey, key)
+	w := &o.w
 	if len(h.Deaths) > 0 {
 		w.deaths(h)
 		first, last := &h.Deaths[h.First], &h.Deaths[0]
@@ -183,19 +182,16 @@ func (o *outgoing) history(h *deadletter.History) {
 }
 
 // merge adds the annotations that outcomes have merged into the message.
-func (o *outgoing) merge() {
-	o.merged = make(map[string]bool, o.d.Annotations.Len()/2)
-	items := o.d.Annotations.Items()
-	var k, v amqp10.Value
-	for items.Read(&k) && items.Read(&v) {
-		key := shortText(&k)
-		if !isX(key) || !isASCII(key) || o.replaces(key) {
-			continue
+func (o *outgoing) merge(annotations string) {
+	o.merged = map[string]bool{}
+	rangeAnnotations(annotations, func(key []byte, v *amqp10.Value) {
+		if o.replaces(key) {
+			return
 		}
 		o.merged[string(key)] = true
 		o.w.b = v.Append(amqp10.AppendSymbol(o.w.b, key))
 		o.w.n += 2
-	}
+	})
 }
 
 // replaces says whether the message's own annotation is not shown: there is another one for it, or the history has removed it.

@@ -41,28 +41,36 @@ type Note struct {
 	// Key takes the place of the queue's dead-letter routing key if HasKey is set.
 	Key    string
 	HasKey bool
+	// Annotations are merged into those of the message, whether it dies or not (History.Annotations). They are in notes on their
+	// way to a queue, not in those of a history.
+	Annotations string
 }
+
+// HasWords says whether the note says anything but annotations.
+func (n *Note) HasWords() bool { return n.HasKey || n.Cause != Cause{} }
 
 // Size is the approximate length of the stored form, in bytes.
 func (n *Note) Size() int {
 	const lengths = 24
 	return lengths + len(n.ConsumerTag) + len(n.Connection) + len(n.User) + len(n.Error) + len(n.Name) + len(n.Product) +
-		len(n.Version) + len(n.Class) + len(n.Detail) + len(n.Key)
+		len(n.Version) + len(n.Class) + len(n.Detail) + len(n.Key) + len(n.Annotations)
 }
 
 // Noted returns the stored form of a history with a note. stored may be empty. If it cannot be read, the history begins
 // anew: that is better than losing the note, and the message. The detail of the death before, which this one ends, goes: so a
-// history has one.
+// history has one. Annotations are left out.
 func Noted(stored []byte, n *Note) []byte {
 	var h History
 	if len(stored) > 0 {
 		h, _ = Parse(stored)
 	}
-	h.Note, h.Cause.Detail = n, ""
+	own := *n
+	own.Annotations = ""
+	h.Note, h.Cause.Detail = &own, ""
 	return h.Append(make([]byte, 0, len(stored)+n.Size()))
 }
 
-// Fresh says whether nothing but a note has happened to the message so far.
+// Fresh says whether nothing but notes and annotations has happened to the message so far.
 func (h *History) Fresh() bool { return !h.Delayed && h.KeepsTTL() }
 
 // What there is of a cause, and what follows it. Texts come first.
@@ -75,6 +83,7 @@ const (
 	causeCount
 	causeNote // in a history: a note follows
 	causeKey  // in a note: a key follows
+	causeAnnotations
 	causeBits = 1<<iota - 1
 
 	causeTexts = causeCount - 1
@@ -121,15 +130,21 @@ func (c *Cause) appendMore(b []byte, what uint64) []byte {
 	return b
 }
 
-// Append appends the note's stored form: both parts of its cause, and its key if it has one.
+// Append appends the note's stored form: both parts of its cause, and its key and its annotations if it has them.
 func (n *Note) Append(b []byte) []byte {
 	what := n.what()
 	if n.HasKey {
 		what |= causeKey
 	}
+	if n.Annotations != "" {
+		what |= causeAnnotations
+	}
 	b = n.appendMore(n.append(b), what)
 	if n.HasKey {
 		b = appendString(b, n.Key)
+	}
+	if n.Annotations != "" {
+		b = appendString(b, n.Annotations)
 	}
 	return b
 }
@@ -172,6 +187,9 @@ func (r *reader) note() *Note {
 	if n.HasKey = what&causeKey != 0; n.HasKey {
 		n.Key = r.string()
 	}
+	if what&causeAnnotations != 0 {
+		n.Annotations = r.annotations()
+	}
 	return n
 }
 
@@ -192,17 +210,21 @@ func (r *reader) skipNote() {
 	for range 4 {
 		r.skip()
 	}
-	if r.skipMore()&causeKey != 0 {
+	what := r.skipMore()
+	if what&causeKey != 0 {
+		r.skip()
+	}
+	if what&causeAnnotations != 0 {
 		r.skip()
 	}
 }
 
-// headNoted says whether there is a note in a stored form, or in the shared part of one.
+// headNoted says whether there is a note, or annotations, in a stored form, or in the shared part of one.
 func headNoted(shared []byte) bool {
 	if len(shared) < 2 || shared[1]&flagCause == 0 {
 		return false
 	}
 	r := reader{b: shared}
 	r.upToMore()
-	return r.uvarint()&causeNote != 0 && !r.bad
+	return r.uvarint()&(causeNote|causeAnnotations) != 0 && !r.bad
 }

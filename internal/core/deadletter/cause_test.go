@@ -46,21 +46,24 @@ func TestANoteLastsUntilTheDeath(t *testing.T) {
 				Keys: []string{"k"}, NextKeys: []string{"l"}, Cause: anyCause(t),
 			})
 		}
+		h.Annotations = rapid.SampledFrom([]string{"", "", "annotations"}).Draw(t, "annotations")
 		if rapid.Bool().Draw(t, "moved") {
 			h.Marks = h.Moved(rapid.Uint64Range(1, 300).Draw(t, "job"), "dlq")
 		}
 		stored := h.Append(nil)
-		if h.Fresh() && rapid.Bool().Draw(t, "none") {
+		if h.Fresh() && h.Annotations == "" && rapid.Bool().Draw(t, "none") {
 			stored = nil
 		}
 		n := Note{Cause: anyCause(t), HasKey: rapid.Bool().Draw(t, "has key")}
 		if n.HasKey {
 			n.Key = rapid.SampledFrom([]string{"", "key"}).Draw(t, "key")
 		}
-		if back, err := ParseNote(n.Append(nil)); err != nil || *back != n {
-			t.Fatalf("%+v is read back as %+v, %v", n, back, err)
+		sent := n
+		sent.Annotations = rapid.SampledFrom([]string{"", "merged elsewhere"}).Draw(t, "of the note")
+		if back, err := ParseNote(sent.Append(nil)); err != nil || *back != sent || back.HasWords() != (n != Note{}) {
+			t.Fatalf("%+v is read back as %+v, %v", sent, back, err)
 		}
-		noted := Noted(stored, &n)
+		noted := Noted(stored, &sent)
 		back, err := Parse(noted)
 		if err != nil || back.Note == nil || *back.Note != n {
 			t.Fatalf("the note is read back as %+v, %v, want %+v", back.Note, err, n)

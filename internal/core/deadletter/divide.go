@@ -97,8 +97,14 @@ func DiedAlike(b, stored []byte, at, expiration int64) (alike []byte, own int, o
 // head skips everything before the deaths and returns the number of all deaths, earlier ones included.
 func (r *reader) head() uint64 {
 	flags, earlier := r.upToMore()
-	if flags&flagCause != 0 && r.skipMore()&causeNote != 0 {
-		r.skipNote()
+	if flags&flagCause != 0 {
+		what := r.skipMore()
+		if what&causeNote != 0 {
+			r.skipNote()
+		}
+		if what&causeAnnotations != 0 {
+			r.skip()
+		}
 	}
 	r.uvarint()
 	n := r.uvarint()

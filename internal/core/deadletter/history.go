@@ -63,6 +63,10 @@ type History struct {
 	Cause        Cause // of the last death
 	Note         *Note // of the death that is under way, nil if there is none
 
+	// Annotations are those that outcomes of AMQP 1.0 have merged into the message (DL-14.6), "" if there are none. They are the
+	// message's, so neither deaths nor replays take them away. Their form is a map of AMQP 1.0; see convert.MergeAnnotations.
+	Annotations string
+
 	// ReplayedFrom is the queue that a replay last took the message from, "" if there was no replay.
 	ReplayedFrom string
 
@@ -219,8 +223,12 @@ func StoredKeepsTTL(stored []byte) bool {
 // HeadDelayed says whether Delayed is set in a stored form, or in the shared part of one.
 func HeadDelayed(stored []byte) bool { return len(stored) > 1 && stored[1]&flagDelayed != 0 }
 
-// HeadMayKeepTTL says whether KeepsTTL may be true of a history with this shared part: all that are neither delayed nor noted
-// begin with a death, a replay or a job.
+// Placed says whether Exchange and Keys are where the message is: a death, a replay or a wait has put it there. Without one it is
+// where it was published, which only its record says.
+func (h *History) Placed() bool { return len(h.Keys) > 0 }
+
+// HeadMayKeepTTL says whether KeepsTTL may be true of a history with this shared part: all that are neither delayed, noted nor
+// annotated begin with a death, a replay or a job.
 func HeadMayKeepTTL(shared []byte) bool { return HeadDelayed(shared) || headNoted(shared) }
 
 // HeadSent returns the job that counts what becomes of the message in its queue (Marks.Sent), 0 if none does. It reads a
@@ -262,7 +270,7 @@ const (
 	flagDelayed
 	flagMarks   // there are Marks
 	flagSent    // Marks.Sent
-	flagCause   // more of the Cause follows the reason's name, or a Note
+	flagCause   // more of the Cause follows the reason's name, or a Note, or annotations
 	flagTracked // Marks.tracked
 )
 
@@ -274,6 +282,7 @@ const (
 //	exchange | keys | last exchange
 //	consumer tag | connection | user | error     the Cause
 //	replayed from | limit reason (if flagApsara) | more of the Cause (if flagCause): see Cause.appendMore
+//	the note, the annotations                    if more of the Cause says so
 //	first uvarint | number of deaths uvarint
 //	each death: reason u8 | queue | exchange | keys
 //	            count uvarint | first varint | last - first varint | expiration + 1 uvarint
@@ -308,6 +317,9 @@ func (h *History) Append(b []byte) []byte {
 	if h.Note != nil {
 		what |= causeNote
 	}
+	if h.Annotations != "" {
+		what |= causeAnnotations
+	}
 	if what != 0 {
 		flags |= flagCause
 	}
@@ -333,6 +345,9 @@ func (h *History) Append(b []byte) []byte {
 	}
 	if h.Note != nil {
 		b = h.Note.Append(b)
+	}
+	if h.Annotations != "" {
+		b = appendString(b, h.Annotations)
 	}
 	b = binary.AppendUvarint(b, uint64(h.First))
 	b = binary.AppendUvarint(b, uint64(len(h.Deaths)))
@@ -385,6 +400,10 @@ func Parse(b []byte) (h History, err error) {
 		r.bad = r.bad || what == 0 || what&causeKey != 0
 		if what&causeNote != 0 && !r.bad {
 			h.Note = r.note()
+			r.bad = r.bad || h.Note.Annotations != ""
+		}
+		if what&causeAnnotations != 0 {
+			h.Annotations = r.annotations()
 		}
 	}
 	first := r.uvarint()
@@ -541,6 +560,13 @@ func (r *reader) string() string {
 	}
 	s := string(r.b[:n])
 	r.b = r.b[n:]
+	return s
+}
+
+// annotations reads annotations, of which there are some.
+func (r *reader) annotations() string {
+	s := r.string()
+	r.bad = r.bad || s == ""
 	return s
 }
 

@@ -152,6 +152,7 @@ type historyJSON struct {
 	Job          uint64      `json:"job,omitempty,string"`
 	Replays      uint64      `json:"replays,omitempty"`
 	Earlier      []deathJSON `json:"earlier,omitempty"`
+	Annotations  []byte      `json:"annotations,omitempty"` // as stored: a map of AMQP 1.0
 	From         text        `json:"from,omitempty"`
 	EditedFrom   text        `json:"edited_from,omitempty"`
 	Lost         string      `json:"lost,omitempty"` // an outcome
@@ -318,7 +319,7 @@ func showHistory(h *deadletter.History) *historyJSON {
 		Deaths: showDeaths(h.Deaths), First: h.First, Exchange: text(h.Exchange), Keys: texts(h.Keys), KeysReplaced: h.KeysReplaced, StripCC: h.StripCC, Delayed: h.Delayed,
 		Profile: text(h.Profile), LimitReason: text(h.LimitReason), LastExchange: text(h.LastExchange),
 		Cause:        showWhy(&h.Cause),
-		ReplayedFrom: text(h.ReplayedFrom), Job: h.Job, Replays: h.Replays, Earlier: showDeaths(h.Earlier), From: text(h.From), EditedFrom: text(h.EditedFrom),
+		ReplayedFrom: text(h.ReplayedFrom), Job: h.Job, Replays: h.Replays, Earlier: showDeaths(h.Earlier), Annotations: []byte(h.Annotations), From: text(h.From), EditedFrom: text(h.EditedFrom),
 	}
 	if h.Lost != deadletter.Routed {
 		j.Lost = h.Lost.String()
@@ -341,6 +342,7 @@ func (j *historyJSON) stored() ([]byte, error) {
 		Profile: deadletter.Profile(j.Profile), LimitReason: string(j.LimitReason), LastExchange: string(j.LastExchange),
 		Cause:        j.Cause.cause(),
 		ReplayedFrom: string(j.ReplayedFrom),
+		Annotations:  string(j.Annotations),
 		Marks:        deadletter.Marks{Job: j.Job, Replays: j.Replays, From: string(j.From), EditedFrom: string(j.EditedFrom), Imported: true},
 	}
 	if j.Replays > maxTimes {
@@ -372,6 +374,9 @@ func (j *historyJSON) stored() ([]byte, error) {
 	}
 	if h.First < 0 {
 		return nil, errors.New("history: first is no index of a death")
+	}
+	if err := convert.CheckAnnotations(h.Annotations); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
 	}
 	b := h.Append(nil)
 	if _, err := deadletter.Parse(b); err != nil {

@@ -81,6 +81,7 @@ func lineHistory(t *rapid.T) []byte {
 	}
 	h.From, h.EditedFrom, h.Sent = lineTexts.Draw(t, "from"), lineTexts.Draw(t, "original"), false
 	h.Imported = true
+	h.Annotations = rapid.SampledFrom([]string{"", string(amqp10.EndCompound(amqp10.AppendLong(amqp10.AppendSymbol([]byte{0xc1, 0, 0}, "x-a"), 5), 0, 2))}).Draw(t, "annotations")
 	return h.Append(nil)
 }
 
@@ -152,6 +153,7 @@ func TestALineHasAllOfAHistory(t *testing.T) {
 	n := 0
 	fill(reflect.ValueOf(&h).Elem(), &n)
 	h.Profile, h.First, h.Sent, h.Draft = deadletter.ApsaraMQ, 1, false, false
+	h.Annotations = string(amqp10.EndCompound(amqp10.AppendLong(amqp10.AppendSymbol([]byte{0xc1, 0, 0}, "x-a"), 5), 0, 2))
 	for _, list := range [][]deadletter.Death{h.Deaths, h.Earlier} {
 		for i := range list {
 			list[i].Last = list[i].First + 5

@@ -383,11 +383,14 @@ func (x *lockstep) settle() {
 	for range x.IntN(1 + min(len(held), 20)) {
 		h := pick(x.draw, held...)
 		id, number, how, failed, now := h.ID, h.By.Number, x.IntN(9), x.bool(), x.now
-		noted, wait := x.bool(), pick[int64](x.draw, 0, 0, 1, 300, 60*day)
+		noted, annotated, wait := x.bool(), x.bool(), pick[int64](x.draw, 0, 0, 1, 300, 60*day)
 		x.do(func(r *replica) {
 			c := r.consumers[number]
 			if c == nil {
 				return
+			}
+			if history, ok := r.Annotatable(id, c); ok && annotated {
+				r.note("annotated %d, before %d", id, r.Annotate(id, history+1))
 			}
 			switch how {
 			case 0, 1:

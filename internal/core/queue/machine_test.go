@@ -418,6 +418,9 @@ func (p *pair) settle(t *rapid.T) {
 	i := rapid.IntRange(0, len(p.unsettled)-1).Draw(t, "delivery")
 	d := p.unsettled[i]
 	p.unsettled = slices.Delete(p.unsettled, i, i+1)
+	if rapid.Bool().Draw(t, "annotated") {
+		p.annotate(t, d)
+	}
 	switch rapid.IntRange(0, 4).Draw(t, "how") {
 	case 0, 1:
 		p.settleOne(t, d, func(c *Consumer) bool { return p.m.Ack(p.now, d.id, c) }, func(e *modelEntry) {
@@ -453,6 +456,31 @@ func (p *pair) settle(t *rapid.T) {
 func (p *pair) giveBack(t *rapid.T, d delivered, kind ReturnKind, wait int64) {
 	p.settleOne(t, d, func(c *Consumer) bool { return p.m.ReturnFor(p.now, d.id, c, kind, wait) },
 		func(e *modelEntry) { p.q.giveBack(p.now, e, kind, wait) })
+}
+
+// annotate gives a message another history before its delivery ends (DL-14.6).
+func (p *pair) annotate(t *rapid.T, d delivered) {
+	var c *Consumer
+	var mc *modelConsumer
+	if d.to != nil {
+		c, mc = d.to.c, d.to.mc
+	}
+	before, ok := p.m.Annotatable(d.id, c)
+	e := p.q.find(d.id)
+	if is := e != nil && e.state == index.Out && e.owner == mc && p.m.Config().Type == Quorum; ok != is {
+		t.Fatalf("delivery %d can be annotated: %v, want %v", d.id, ok, is)
+	}
+	if !ok {
+		return
+	}
+	history := p.ref()
+	if got := p.m.Annotate(d.id, history); got != before || before != e.e.History {
+		t.Fatalf("delivery %d had history %d, %d, want %d", d.id, got, before, e.e.History)
+	}
+	p.handBack(before)
+	if e.e.History = history; e.e.Logged {
+		p.journal(func(m *Machine) { m.RestoreNoted(d.id, history) })
+	}
 }
 
 // noteDeath gives a message that was rejected another history.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue/index"
 )
 
@@ -31,6 +32,27 @@ func (m *Machine) taken(id ID, c *Consumer) index.Place {
 		m.cs.forget(c)
 	}
 	return p
+}
+
+// Annotatable returns the history of an entry that is out at c (nil for basic.get) if annotations may be merged into it: on a
+// quorum queue (DL-14.6).
+func (m *Machine) Annotatable(id ID, c *Consumer) (history message.Ref, ok bool) {
+	p := m.Find(id)
+	var slot uint32
+	if c != nil {
+		slot = c.slot
+	}
+	if m.config.Type != Quorum || !p.There() || p.State() != index.Out || p.Owner() != slot || c != nil && slot == 0 {
+		return 0, false
+	}
+	var content Content
+	p.Read(&content)
+	return content.History, true
+}
+
+// Annotate gives an annotatable entry another history. The reference to the one before becomes the caller's.
+func (m *Machine) Annotate(id ID, history message.Ref) (before message.Ref) {
+	return m.SetHistory(id, m.Find(id), history)
 }
 
 // Ack settles a delivery: the message leaves the queue.

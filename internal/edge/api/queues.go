@@ -213,6 +213,7 @@ func (s *server) showQueue(q broker.QueueInfo, sp spans) map[string]any {
 	object["messages_in_transit"] = c.Transit
 	object["messages_stranded"] = c.Stranded
 	object["messages_set_aside"] = c.Stats.SetAside
+	object["annotations_dropped"] = c.Stats.Unmerged
 	object["dead_letters"] = showDead(&c.Stats)
 	s.putConsumerTags(object, q, c)
 	if q.Decl.Type == topology.Quorum {

@@ -15,7 +15,7 @@ import (
 // answer reduced to columns.
 
 // ownKeys are the keys of queues, exchanges, virtual hosts and the overview that RabbitMQ does not have.
-var ownKeys = []string{"dead_letters", "features", "messages_in_transit", "messages_set_aside", "messages_stranded", "profile"}
+var ownKeys = []string{"annotations_dropped", "dead_letters", "features", "messages_in_transit", "messages_set_aside", "messages_stranded", "profile"}
 
 // pagedLists are the lists that RabbitMQ pages. It answers the others whole.
 var pagedLists = []string{

@@ -1,6 +1,7 @@
 package session091
 
 import (
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -53,9 +54,11 @@ func (c *conn) render(it *item, rec message.Record, exchange, key *[]byte) []byt
 		store.Retain(it.d.History, 1)
 		store.Release(r.ref)
 		r.ref, r.shared = it.d.History, shared
-		r.headers, r.values = r.history.AppendHeaders(r.headers[:0], r.values[:0])
+		r.headers, r.values = convert.AppendHeaders(&r.history, r.headers[:0], r.values[:0])
 	}
-	*exchange, *key = r.exchange, r.key
+	if r.history.Placed() {
+		*exchange, *key = r.exchange, r.key
+	}
 	r.props = broker.RenderProps(r.props[:0], rec, &r.history, r.headers, it.d.Counts, quorum)
 	return r.props
 }

@@ -422,11 +422,10 @@ func (c *conn) trace(it *item, rec message.Record) {
 	exchange, key := rec.Exchange(), rec.Key()
 	props := rec.Properties()
 	if h != nil {
-		exchange = []byte(h.Exchange)
-		if len(h.Keys) > 0 {
-			key = []byte(h.Keys[0])
+		if h.Placed() {
+			exchange, key = []byte(h.Exchange), []byte(h.Keys[0])
 		}
-		props = broker.RenderProps(nil, rec, h, h.Headers(), it.d.Counts, it.consumer.quorum())
+		props = broker.RenderProps(nil, rec, h, convert.Headers(h), it.d.Counts, it.consumer.quorum())
 	}
 	c.link.TraceDelivery(&broker.TracedDelivery{
 		Exchange: exchange, Key: key, Properties: props, Record: rec, History: h, Redelivered: it.d.Redelivered, Channel: it.s.number, Queue: it.consumer.queueName(),

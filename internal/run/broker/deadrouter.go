@@ -3,6 +3,7 @@ package broker
 import (
 	"strings"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/routing"
@@ -36,7 +37,7 @@ func (r deadRouter) route(q *partition.Queue, exchange string, keys []string, re
 		r.missing(q, exchange)
 		return out, false, false
 	}
-	m := routing.Message{Key: []byte(keys[0]), Extra: h.Matchable(), Waited: h.Delayed}
+	m := routing.Message{Key: []byte(keys[0]), Extra: convert.Matchable(h), Waited: h.Delayed}
 	for _, k := range keys[1:] {
 		m.More = append(m.More, []byte(k))
 	}

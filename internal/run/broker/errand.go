@@ -190,7 +190,7 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 
 // nowhereKnown is the history of a message whose origin nobody knows: the errand says all of its way.
 func nowhereKnown(h *deadletter.History) deadletter.History {
-	return deadletter.History{Delayed: h.Delayed, Deaths: []deadletter.Death{{Keys: []string{""}}}}
+	return deadletter.History{Delayed: h.Delayed, Annotations: h.Annotations, Deaths: []deadletter.Death{{Keys: []string{""}}}}
 }
 
 // RunErrandOn is RunErrand for messages of which the ids are known, in their order: about a thousand at most. Those that are gone are

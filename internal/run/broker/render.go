@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -13,7 +14,7 @@ import (
 
 // RenderProps appends the AMQP 0-9-1 properties with which a message is delivered: those it was published with, its
 // death history (DL-7), its delay if it has waited in an exchange, and on quorum queues its counters (DL-11.2). h is nil
-// if it has neither died nor waited; headers are those of h. quorum says whether the queue is a quorum queue.
+// if nothing has happened to it; headers are those of h (convert.Headers). quorum says whether the queue is a quorum queue.
 func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
 	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
 	if h == nil && !counted {
@@ -57,8 +58,9 @@ func Rendered(rec message.Record, history []byte, n queue.Counts, quorum bool) (
 	if err != nil {
 		return RenderProps(nil, rec, nil, nil, n, quorum), string(rec.Exchange()), string(rec.Key())
 	}
-	if len(h.Keys) > 0 {
-		key = h.Keys[0]
+	exchange, key = string(rec.Exchange()), string(rec.Key())
+	if h.Placed() {
+		exchange, key = h.Exchange, h.Keys[0]
 	}
-	return RenderProps(nil, rec, &h, h.Headers(), n, quorum), h.Exchange, key
+	return RenderProps(nil, rec, &h, convert.Headers(&h), n, quorum), exchange, key
 }

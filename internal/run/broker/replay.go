@@ -208,6 +208,7 @@ func pastOf(rec message.Record, own *deadletter.History) (deadletter.History, bo
 		return deadletter.History{}, false
 	}
 	h, ok := deadletter.Carried(props.Headers)
+	h.Annotations = own.Annotations
 	if _, _, known := h.Origin(); !known {
 		return h, false
 	}
@@ -240,7 +241,7 @@ func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.Histor
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
 		p.m.Timestamp, p.m.HasTimestamp = props.Timestamp, props.Has(amqp091.FlagTimestamp)
 	}
-	next := deadletter.History{Exchange: exchange, Keys: keys, KeysReplaced: replaced, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed, Marks: marks}
+	next := deadletter.History{Exchange: exchange, Keys: keys, KeysReplaced: replaced, ReplayedFrom: string(from.Name), Profile: from.Profile, Delayed: h.Delayed, Annotations: h.Annotations, Marks: marks}
 	p.history = next.Append(nil)
 	return p
 }

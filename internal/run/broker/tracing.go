@@ -84,7 +84,7 @@ type TracedDelivery struct {
 	Exchange, Key []byte // of its latest publish or death
 	Properties    []byte // as the client gets them
 	Record        message.Record
-	History       *deadletter.History // nil if it has not died
+	History       *deadletter.History // nil if nothing has happened to it
 	Redelivered   bool
 	Channel       uint16
 }
@@ -97,12 +97,12 @@ func (c *Connection) TraceDelivery(d *TracedDelivery) {
 		return
 	}
 	keys := [][]byte{d.Key}
-	if d.History == nil {
+	if d.History == nil || !d.History.Placed() {
 		for _, key := range partition.AppendCC(nil, props.Headers) {
 			keys = append(keys, []byte(key))
 		}
 		keys = append(keys, shortStrings(d.Record.BCC())...)
-	} else if len(d.History.Keys) > 1 {
+	} else {
 		for _, key := range d.History.Keys[1:] {
 			keys = append(keys, []byte(key))
 		}

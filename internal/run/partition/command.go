@@ -72,8 +72,9 @@ import (
 //	    in the settings nor as an outcome
 //	10  no flow, and no consumer that attaches with no credit and gets none but by flow; no breaker, neither in the settings nor to
 //	    be closed
+//	11  no annotations in notes and histories
 const (
-	commandVersion  = 11
+	commandVersion  = 12
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4

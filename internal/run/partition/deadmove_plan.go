@@ -205,12 +205,12 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	if note != nil && (!d.Noted || d.Reason.Counted() == deadletter.Expired) {
 		note = nil // of an attempt that a restart has undone
 	}
-	first := d.History == 0 || h.Fresh() && (h.Note != nil || h.Imported)
+	first := d.History == 0 || h.Fresh() && (h.Note != nil || h.Imported || h.Annotations != "")
 	if trusts && first {
 		if props, err := amqp091.ParseProps(rec.Properties()); err == nil {
-			imported := h.Imported
+			before := h
 			h, h.Imported = deadletter.Carried(props.Headers) // DL-7.10
-			h.Imported = h.Imported || imported
+			h.Imported, h.Annotations = h.Imported || before.Imported, before.Annotations
 		}
 	}
 	if note != nil && note.HasKey {
@@ -274,7 +274,7 @@ func (m *deadmove) planDeath(d *queue.Death, rec message.Record, expiration int6
 	stored := h.Append(nil)
 	p.history, p.stored, p.said, p.read = deathstore.Keep(n.bodies, stored), stored, h, true
 	p.split(m.q.part)
-	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !trusts && note == nil
+	p.shareable = byKeys && !rec.HasCC() && len(rec.BCC()) == 0 && !trusts && note == nil && !(first && d.History != 0) // such a history does not say where it was sent
 	return p
 }
 

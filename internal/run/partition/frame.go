@@ -47,8 +47,9 @@ import (
 // Empty record bytes mean the record of the last operation that had one. Otherwise a message to many queues might not
 // fit into a frame.
 const (
-	frameVersion = 7
-	frameUntold  = 6 // before note
+	frameVersion = 8
+	framePlain   = 7 // before annotations in histories
+	frameUntold  = 6 // before note, too
 	frameUnsent  = 5 // before tally, too
 	frameBefore  = 3 // before histories and records could be left out, too
 	frameFirst   = 1 // before alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)

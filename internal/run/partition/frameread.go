@@ -30,7 +30,7 @@ type Target struct {
 // IsFrame says whether a payload of the journal is a frame of this package. The logs of groups are in the same
 // journal.
 func IsFrame(payload []byte) bool {
-	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == frameUntold || payload[0] == frameUnsent || payload[0] == frameBefore || payload[0] == frameFirst)
+	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == framePlain || payload[0] == frameUntold || payload[0] == frameUnsent || payload[0] == frameBefore || payload[0] == frameFirst)
 }
 
 // ReadOperations calls f for each operation of a frame, until it meets one that it cannot read. REQUIRES:

@@ -1,10 +1,12 @@
 package partition
 
 import (
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 )
@@ -283,6 +285,9 @@ func (r *letterReplica) settle(rng *rand.Rand) {
 	default:
 		op.Kind, op.How = Return, queue.ReturnKind(rng.IntN(int(queue.ReturnFailed)+1))
 	}
+	if op.Kind != Ack && rng.IntN(3) == 0 {
+		op.Note = &deadletter.Note{Annotations: annotated("x-opt-serial", int64(d.serial), fmt.Sprint("x-opt-", rng.IntN(3)), rng.Int64N(100))}
+	}
 	r.host.n.Run([]Op{op})
 }
 
@@ -313,6 +318,9 @@ type letterClient struct{ r *letterReplica }
 // Deliver implements Subscriber.
 func (s *letterClient) Deliver(q *Queue, c *queue.Consumer, d *queue.Delivery) bool {
 	if err := s.r.host.m.delivered(s.r.group, q, d); err != nil {
+		s.r.host.fail(err)
+	}
+	if err := s.r.host.annotations(d); err != nil {
 		s.r.host.fail(err)
 	}
 	if !d.NoAck {

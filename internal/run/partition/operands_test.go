@@ -87,6 +87,9 @@ func (c chooser) note() *deadletter.Note {
 	if n.HasKey = c.bool(); n.HasKey {
 		n.Key = c.text()
 	}
+	if c.bool() {
+		n.Annotations = c.text()
+	}
 	return &n
 }
 

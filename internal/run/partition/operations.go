@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -435,10 +436,12 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 			}
 		}
 	case Reject:
+		q.annotate(h, s.first, c, s.note)
 		if q.m.Reject(h.now, s.first, c, s.failed) {
 			q.note(h, s.first, s.note)
 		}
 	case Return:
+		q.annotate(h, s.first, c, s.note)
 		if q.m.ReturnFor(h.now, s.first, c, s.how, s.wait) {
 			q.stats.Returned++
 			q.note(h, s.first, s.note)
@@ -450,7 +453,7 @@ func (s *settlement) apply(h *hold, q *Queue, c *queue.Consumer) {
 // note puts what a consumer has said of a delivery into the history of the entry, if it has just died of that. The note is
 // in the log before the death is: after a crash the death is routed as it would have been. n may be nil.
 func (q *Queue) note(h *hold, id queue.ID, n *deadletter.Note) {
-	if n == nil {
+	if n == nil || !n.HasWords() {
 		return
 	}
 	d, ok := q.m.Notable(id)
@@ -463,6 +466,28 @@ func (q *Queue) note(h *hold, id queue.ID, n *deadletter.Note) {
 	if d.Logged {
 		h.frame.note(q.Incarnation, id, stored)
 	}
+}
+
+// annotate merges what a note says of annotations into the message (DL-14.6), before the delivery ends: so they are there whatever
+// becomes of it. Only quorum queues do so, and their log has the note. n may be nil.
+func (q *Queue) annotate(h *hold, id queue.ID, c *queue.Consumer, n *deadletter.Note) {
+	if n == nil || n.Annotations == "" {
+		return
+	}
+	before, ok := q.m.Annotatable(id, c)
+	if !ok {
+		return
+	}
+	node := q.part.node
+	var story deadletter.History
+	if before != 0 {
+		story, _ = deadletter.Parse(node.historyBytes(before)) // as in planDeath
+	}
+	if story.Annotations, ok = convert.MergeAnnotations(story.Annotations, n.Annotations); !ok {
+		q.stats.Unmerged++
+		return
+	}
+	h.drop(0, q.m.Annotate(id, deathstore.Keep(node.bodies, story.Append(nil))))
 }
 
 // configure puts settings in force that a policy has changed.

@@ -79,6 +79,7 @@ type Stats struct {
 	Acked, Redelivered, Returned, Purged              uint64
 	SetAside                                          uint64 // messages whose records could not be read
 	Credited                                          CreditedStats
+	Unmerged                                          uint64 // outcomes whose annotations had no room in the message (DL-14.6)
 	// Active is when a message was last published, taken or settled, in milliseconds since 1970; 0: not since the
 	// node started.
 	Active int64

@@ -20,6 +20,7 @@ func (s *Stats) Add(o *Stats) {
 	s.Credited.DeliveredNoAck += o.Credited.DeliveredNoAck
 	s.Credited.Acked += o.Credited.Acked
 	s.Credited.Redelivered += o.Credited.Redelivered
+	s.Unmerged += o.Unmerged
 	s.Active = max(s.Active, o.Active)
 	for reason := range s.Dead {
 		for outcome := range s.Dead[reason] {
