@@ -1,8 +1,12 @@
 package session10
 
 import (
+	"errors"
+
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
+	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp10"
@@ -42,10 +46,11 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 			op.Queue, op.ID, op.Consumer = u.consumer.q, u.id, &u.consumer.Consumer
 			own := op
 			if op.Note != nil {
-				note := *op.Note
-				note.ConsumerTag = u.consumer.name
-				own.Note = &note
-				c.opBytes += note.Size()
+				own.Note = u.noteOf(op.Note)
+				c.opBytes += op.Note.Size()
+			}
+			if own.Note == nil || own.Kind != partition.Return { // annotations without effect say no time either
+				own.Wait = 0
 			}
 			c.addOp(own, opOwner{})
 		}
@@ -98,13 +103,47 @@ func (c *conn) outcome(v amqp10.Value) (op partition.Op, err error) {
 		}
 		switch {
 		case m.UndeliverableHere:
-			return partition.Op{Kind: partition.Reject, Failed: m.DeliveryFailed}, nil
+			op = partition.Op{Kind: partition.Reject, Failed: m.DeliveryFailed}
 		case m.DeliveryFailed:
-			return partition.Op{Kind: partition.Return, How: queue.ReturnFailed}, nil
+			op = partition.Op{Kind: partition.Return, How: queue.ReturnFailed}
+		default:
+			op = partition.Op{Kind: partition.Return, How: queue.ReturnReleased}
 		}
-		return partition.Op{Kind: partition.Return, How: queue.ReturnReleased}, nil
+		return op, c.annotate(&op, m.MessageAnnotations)
 	}
 	return op, failSession(amqp10.ConditionInvalidField, "Unrecognised state: %s in DISPOSITION", stateName(v))
+}
+
+// annotate adds the annotations of an outcome to its operation, and the wait that they ask for (DL-12.5).
+func (c *conn) annotate(op *partition.Op, section amqp10.Value) error {
+	annotations, err := convert.OutcomeAnnotations(section)
+	var tooMuch *convert.AnnotationsError
+	switch {
+	case errors.As(err, &tooMuch):
+		return failSession(amqp10.ConditionResourceLimitExceeded, "%s", err)
+	case err != nil: // RabbitMQ ends the session with a crash's report
+		return failSession(amqp10.ConditionInvalidField, "%s", err).violation()
+	case annotations == "":
+		return nil
+	}
+	op.Note = &deadletter.Note{Annotations: annotations}
+	if at, ok := convert.DeliveryTime(annotations); ok {
+		op.Wait = min(max(0, at-c.broker.Node().Now()), moment.Last)
+	}
+	return nil
+}
+
+// noteOf is the note of an outcome for one delivery, nil if it says nothing there: classic queues take no annotations (DL-14.6).
+func (u *unsettled) noteOf(n *deadletter.Note) *deadletter.Note {
+	switch {
+	case n.HasWords():
+		own := *n
+		own.ConsumerTag = u.consumer.name
+		return &own
+	case u.consumer.q.Type() == queue.Quorum:
+		return n
+	}
+	return nil
 }
 
 func stateName(v amqp10.Value) string {
