@@ -25,6 +25,14 @@ func (m *Machine) Attached() []Attached {
 	return list
 }
 
+// Available is how many messages there are for c. On a quorum queue with a single active consumer there are none for the others.
+func (m *Machine) Available(c *Consumer) int {
+	if m.config.Type == Quorum && m.cs.single && m.cs.active != c {
+		return 0
+	}
+	return m.Totals().Ready
+}
+
 // SortAttached sorts consumers by priority and age. It needs no lock.
 func SortAttached(list []Attached) {
 	slices.SortFunc(list, func(a, b Attached) int {

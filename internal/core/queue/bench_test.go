@@ -13,6 +13,8 @@ func (n *nobody) Deliver(_ *Consumer, d *Delivery) bool      { n.last = d.ID; re
 func (n *nobody) Removed(ID, message.Ref, message.Ref, bool) {}
 func (n *nobody) Died(deadletter.Reason, bool)               {}
 func (n *nobody) Returned(ID, Counts, int64)                 {}
+func (n *nobody) TookBack(*Consumer, ID)                     {}
+func (n *nobody) Active(*Consumer, bool, int)                {}
 func (n *nobody) TimedOut(*Consumer, int)                    {}
 func (n *nobody) Broke(BreakerChange, Broken)                {}
 func (n *nobody) Ended(ID, deadletter.Reason, bool)          {}

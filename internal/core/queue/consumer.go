@@ -96,7 +96,8 @@ type consumers struct {
 	slots   []*Consumer // by Consumer.slot; slot 0 is basic.get
 	free    slotHeap    // the free slots, except slot 0
 	parties map[Gate]*party
-	shut    []*party  // the parties whose gate is shut and that have a consumer waiting; in no order
+	shut    []*party // the parties whose gate is shut and that have a consumer waiting; in no order
+	of      *Machine
 	pages   *Pages    // which rules of earlier releases are in force
 	single  bool      // BR-9.5
 	active  *Consumer // with single: the consumer that gets messages
@@ -254,7 +255,33 @@ func (cs *consumers) choose() {
 	case best == nil:
 	case a == nil, a.stale > 0 && !cs.pages.StaleActive,
 		cs.quorum && best.Priority > a.Priority && a.out == 0:
-		cs.active = best
+		cs.activate(best)
+	}
+}
+
+// activate makes c the active consumer.
+func (cs *consumers) activate(c *Consumer) {
+	before := cs.active
+	if cs.active = c; before == c || !cs.quorum {
+		return
+	}
+	cs.of.sink.Active(c, true, cs.of.Available(c))
+	if before != nil {
+		cs.of.sink.Active(before, false, 0)
+	}
+}
+
+// suspend tells the active consumer that it is none for now: its deliveries have timed out, and no other can take its place.
+func (cs *consumers) suspend() {
+	if a := cs.active; cs.quorum && a != nil && a.stale > 0 && !cs.pages.StaleActive {
+		cs.of.sink.Active(a, false, 0)
+	}
+}
+
+// resume ends suspend: the consumer has settled what had timed out.
+func (cs *consumers) resume(c *Consumer) {
+	if cs.quorum && cs.active == c && !cs.pages.StaleActive {
+		cs.of.sink.Active(c, true, cs.of.Available(c))
 	}
 }
 
@@ -395,6 +422,9 @@ func (cs *consumers) credited(c *Consumer) {
 		cs.stepBack(c)
 	}
 	cs.awake(c)
+	if c == cs.active && c.out == 0 && !cs.pages.LateActive {
+		cs.choose()
+	}
 }
 
 // awake is called when c may have begun to belong into line.

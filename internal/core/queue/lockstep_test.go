@@ -45,6 +45,12 @@ func (r *replica) Returned(id ID, n Counts, notBefore int64) {
 }
 
 // TimedOut implements Sink.
+func (r *replica) TookBack(c *Consumer, id ID) { r.note("took back %d of %d", id, c.Number) }
+
+func (r *replica) Active(c *Consumer, active bool, ready int) {
+	r.note("active %d %v %d", c.Number, active, ready)
+}
+
 func (r *replica) TimedOut(c *Consumer, n int) { r.note("timed out %d %d", c.Number, n) }
 
 // Broke implements Sink.

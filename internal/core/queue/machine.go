@@ -37,6 +37,11 @@ type Sink interface {
 	// (DL-12.7). If taking them back needs several calls of Tick, TimedOut is called once, in the last one. n is 0
 	// for a consumer that needs no notice, but that holds nothing any longer and can be forgotten (Consumer.Idle).
 	TimedOut(c *Consumer, n int)
+	// TookBack is called for each delivery that the consumer timeout has taken back from c, before TimedOut.
+	TookBack(c *Consumer, id ID)
+	// Active is called when a consumer of a quorum queue with a single active consumer has become the active one, or is it no
+	// longer though it is still attached (BR-9.5). The new one is told first. It may be told again what it knows. ready is how many messages there are for it.
+	Active(c *Consumer, active bool, ready int)
 	// Broke is called when the breaker has opened or closed; b shows it as it is now.
 	Broke(change BreakerChange, b Broken)
 }
@@ -71,6 +76,9 @@ type Pages struct {
 	AllTimeouts bool
 	// StaleActive lets a single active consumer stay active although its deliveries have timed out.
 	StaleActive bool
+	// LateActive lets a consumer of higher priority take over from the active one only when the next message comes, and not as soon
+	// as the active one has settled all that it had.
+	LateActive bool
 	// FailedNack has RetryReturned not delay a nack that counts as a failure, and delivery limits count what failed in
 	// earlier queues, likewise.
 	FailedNack bool
@@ -116,7 +124,7 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 	m := &Machine{config: config, sink: sink, pages: pages, born: now, lastUse: now, watch: never}
 	m.Index = index.New(&pages.Pages, sink, index.Terms{Levels: levels, Durable: config.Durable, Strict: config.Strict})
 	m.set(settings)
-	m.cs.pages, m.cs.single, m.cs.quorum = pages, config.SingleActive, config.Type == Quorum
+	m.cs.of, m.cs.pages, m.cs.single, m.cs.quorum = m, pages, config.SingleActive, config.Type == Quorum
 	return m
 }
 

@@ -145,6 +145,8 @@ type pair struct {
 	routing   []Death     // taken from Deaths, not yet buried or held
 	log       []func(*Machine)
 	cold      *shelf
+	active    *Consumer                // of a quorum queue: whom the machine has called active last
+	suspended bool                     // it was told since that it is not
 	told      map[ID]deadletter.Reason // deaths that the journal records: a restored queue has them too
 }
 
@@ -301,6 +303,19 @@ func (p *pair) Ended(ID, deadletter.Reason, bool) { p.ended++ }
 
 func (p *pair) Broke(change BreakerChange, b Broken) {
 	p.note("breaker %d %v %d %d %d", change, b.State, b.Until, b.Died, b.Ended)
+}
+
+func (p *pair) TookBack(c *Consumer, id ID) { p.note("took back %d from %s", id, c.Tag) }
+
+func (p *pair) Active(c *Consumer, active bool, _ int) {
+	switch {
+	case active:
+		p.active, p.suspended = c, false
+	case c == p.active:
+		p.suspended = true
+	case c.gone:
+		p.note("%s, which is gone, is called passive", c.Tag)
+	}
 }
 
 func (p *pair) TimedOut(c *Consumer, n int) {
@@ -941,6 +956,11 @@ func (p *pair) check(t *rapid.T) {
 	}
 	if diff := cmp.Diff(p.settleDues(p.want()), p.settleDues(browse(p.m, 7))); diff != "" {
 		t.Fatalf("entries (-want +got):\n%s", diff)
+	}
+	if a := p.m.cs.active; a != nil && p.m.cs.quorum && a != p.active {
+		t.Fatalf("%s is active, and was not told", a.Tag)
+	} else if a != nil && p.suspended && a.stale == 0 {
+		t.Fatalf("%s was told that it is not active, and it is", a.Tag)
 	}
 	p.checkRetries(t)
 	held := len(p.purged)

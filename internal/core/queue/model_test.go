@@ -534,6 +534,9 @@ func (q *model) settled(id ID, c *modelConsumer) *modelEntry {
 			q.stepBack(c)
 		}
 		q.forget(c)
+		if c == q.active && c.out == 0 {
+			q.choose()
+		}
 	}
 	return e
 }
@@ -606,6 +609,9 @@ func (q *model) timeOut(now int64) {
 		for _, e := range late {
 			c.out--
 			q.giveBack(now, e, ReturnTimeout, 0)
+			if !q.apsara() {
+				q.note("took back %d from %s", e.id, c.tag)
+			}
 		}
 		if len(late) > 0 && !q.apsara() { // DL-22.2
 			c.stale += len(late)

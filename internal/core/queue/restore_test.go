@@ -73,6 +73,8 @@ func (s *restored) Deliver(*Consumer, *Delivery) bool          { return true }
 func (s *restored) Removed(ID, message.Ref, message.Ref, bool) { s.removed++ }
 func (s *restored) Died(deadletter.Reason, bool)               {}
 func (s *restored) Returned(ID, Counts, int64)                 {}
+func (s *restored) TookBack(*Consumer, ID)                     {}
+func (s *restored) Active(*Consumer, bool, int)                {}
 func (s *restored) TimedOut(*Consumer, int)                    {}
 func (s *restored) Broke(BreakerChange, Broken)                {}
 func (s *restored) Ended(ID, deadletter.Reason, bool)          {}

@@ -92,6 +92,30 @@ func TestASingleActiveConsumerThatTimedOutStayedInEarlierReleases(t *testing.T) 
 	}
 }
 
+// BR-9.5: on a quorum queue a consumer of higher priority takes over as soon as the active one has settled all. Commands of earlier
+// releases are applied as they were decided: it took over when the next message came.
+func TestAConsumerOfHigherPriorityTakesOverAtOnce(t *testing.T) {
+	for late, want := range map[bool]string{false: "b", true: "a"} {
+		s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, Unlimited())
+		s.pages.LateActive = late
+		a, b := &Consumer{Tag: "a"}, &Consumer{Tag: "b", Priority: 1}
+		s.Attach(1000, a)
+		id := s.publish(1000, -1)
+		s.Attach(1000, b)
+		if _, active := s.Distinguished(); active != "a" {
+			t.Fatalf("%q is active while a holds a delivery", active)
+		}
+		s.Ack(1000, id, a)
+		if _, active := s.Distinguished(); active != want {
+			t.Errorf("late %v: %q is active, want %s", late, active, want)
+		}
+		s.publish(1000, -1)
+		if _, active := s.Distinguished(); active != "b" || b.Out() != 1 {
+			t.Errorf("late %v: %q is active, b has %d", late, active, b.Out())
+		}
+	}
+}
+
 // DL-12.7: the time of a delivery begins with that delivery, not with an earlier one of the same message to the same
 // consumer.
 func TestTimeoutCountsFromTheLastDelivery(t *testing.T) {

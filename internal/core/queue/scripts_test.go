@@ -461,6 +461,16 @@ func (p *player) Broke(change queue.BreakerChange, b queue.Broken) {
 	}
 }
 
+func (p *player) TookBack(*queue.Consumer, queue.ID) {}
+
+func (p *player) Active(c *queue.Consumer, active bool, ready int) {
+	if active {
+		p.say("%s is the active one, of %d ready", c.Tag, ready)
+	} else {
+		p.say("%s is no longer the active one", c.Tag)
+	}
+}
+
 func (p *player) TimedOut(c *queue.Consumer, n int) {
 	p.say("%s has left %d unsettled for too long", c.Tag, n)
 }

@@ -21,7 +21,9 @@ func (m *Machine) taken(id ID, c *Consumer) index.Place {
 		if c != nil && c.stale > 0 {
 			m.cs.touch(c)
 			c.stale--
-			m.cs.awake(c)
+			if m.cs.awake(c); c.stale == 0 {
+				m.cs.resume(c)
+			}
 		}
 		return index.Place{}
 	}

@@ -54,6 +54,9 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 			c.out--
 			n++
 			m.giveBack(now, o.id, p, c, ReturnTimeout, 0)
+			if !m.settings.Rules.CountReturns() {
+				m.sink.TookBack(c, o.id)
+			}
 		}
 		limit -= n
 		more = more || stopped
@@ -73,6 +76,7 @@ func (m *Machine) timeOut(now int64, limit int) (more bool) {
 			m.cs.forget(c)
 			if !stopped {
 				m.cs.relieve() // all of them are back: the next active consumer gets them in order
+				m.cs.suspend()
 			}
 			if c.Idle() && m.settings.Rules.CountReturns() {
 				m.sink.TimedOut(c, 0)

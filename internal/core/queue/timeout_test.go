@@ -9,8 +9,11 @@ import (
 // scolded is a handed that notes how many timed-out deliveries were reported for a consumer.
 type scolded struct {
 	*handed
-	told []int
+	told  []int
+	taken []ID
 }
+
+func (s *scolded) TookBack(_ *Consumer, id ID) { s.taken = append(s.taken, id) }
 
 func (s *scolded) TimedOut(_ *Consumer, n int) { s.told = append(s.told, n) }
 
@@ -51,6 +54,9 @@ func TestDL_12_7_TimeoutsComeInSlices(t *testing.T) {
 			}
 			if consumer.Out() != 0 || h.NextDue() <= h.now {
 				t.Errorf("%d are still out, the next is due at %d", consumer.Out(), h.NextDue())
+			}
+			if len(s.taken) != c.told {
+				t.Errorf("it was told of %d that were taken back, want %d", len(s.taken), c.told)
 			}
 			if c.told == 0 && len(s.told) > 0 || c.told > 0 && (len(s.told) != 1 || s.told[0] != c.told) {
 				t.Errorf("the consumer was told of %v, want %d", s.told, c.told)

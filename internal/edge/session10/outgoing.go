@@ -54,9 +54,23 @@ type consumer struct {
 	told  atomic.Uint32 // limit, as the flows so far have it
 
 	timedOut atomic.Bool // it has not settled deliveries in time
+
+	// On a quorum queue the client hears whether it is the consumer that gets messages.
+	activity  atomic.Int32 // what the queue says
+	announced atomic.Bool  // a flow that says it is in the output
+	// Owned by the holder of the pen.
+	shown      int32  // the activity that flows have told the client
+	timedOutTo uint64 // deliveries before this number were released already, if they ever are: the oldest time out first
 }
 
-var _ partition.Subscriber = (*consumer)(nil)
+// Activities of a consumer.
+const (
+	activityUnknown = iota // nothing has been said of it yet
+	activityActive
+	activityWaiting
+)
+
+var _ partition.Watcher = (*consumer)(nil)
 
 // Deliver implements partition.Subscriber. The partition is locked.
 func (k *consumer) Deliver(_ *partition.Queue, _ *queue.Consumer, d *queue.Delivery) bool {
@@ -89,6 +103,43 @@ func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 func (k *consumer) TimedOut(_ *partition.Queue, _ *queue.Consumer, n int) {
 	k.timedOut.Store(true)
 	k.s.c.log.Warn("a consumer did not settle deliveries in time", "link", k.name, "channel", k.s.number, "queue", k.q.Name, "deliveries", n)
+}
+
+// TookBack implements partition.Watcher: see pen.released.
+func (k *consumer) TookBack(ids []queue.ID) {
+	it := item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{released: ids}, bytes: flowBytes + 8*len(ids)}
+	k.s.c.out.PutItem(&it, it.bytes)
+}
+
+// Active implements partition.Watcher.
+func (k *consumer) Active(active bool, ready int) {
+	activity := int32(activityWaiting)
+	if active {
+		activity = activityActive
+	}
+	k.activity.Store(activity)
+	k.announce(ready)
+}
+
+// announce puts a flow into the output that says whether the consumer is active, unless one is there.
+func (k *consumer) announce(ready int) {
+	if !k.announced.Swap(true) {
+		k.s.c.putItem(item{kind: itemFlow, s: k.s, consumer: k, flow: &flow{credit: k.told.Load(), available: ready, activity: true}})
+	}
+}
+
+// unheard says whether the client is still to hear whether its consumer is active: a quorum queue says so when it knows of its credit.
+func (k *consumer) unheard() bool {
+	return k.activity.Load() == activityUnknown && k.quorum()
+}
+
+// heard ends that.
+func (k *consumer) heard() {
+	activity := int32(activityActive)
+	if k.q.Config().SingleActive {
+		activity = activityWaiting
+	}
+	k.activity.CompareAndSwap(activityUnknown, activity)
 }
 
 // Cause implements partition.Culprit.
@@ -167,7 +218,7 @@ func (k *consumer) feed() {
 		left := int(int32(k.limit - k.granted.Load()))
 		step := min(left, k.room())
 		drain := k.drain
-		if step == 0 && (left > 0 || !drain && !k.echo) {
+		if step == 0 && (left > 0 || !drain && !k.echo && !k.unheard()) {
 			if left > 0 {
 				k.starve()
 			}
@@ -181,6 +232,11 @@ func (k *consumer) feed() {
 		}
 		k.granted.Add(uint32(int32(step)))
 		k.again = true
+		if k.unheard() {
+			if k.heard(); !drain && !k.echo { // else the answer says it
+				k.announce(ready)
+			}
+		}
 		switch left -= step; {
 		case drain && (drained > 0 || left <= 0):
 			k.granted.Store(k.limit)
@@ -349,8 +405,22 @@ func (p pen) skip(it *item) {
 // flow encodes a flow with the present state of the session.
 func (p pen) flow(it *item) {
 	s, f, k := it.s, it.flow, it.consumer
+	if f.released != nil {
+		p.released(it)
+		return
+	}
 	w := amqp10.Flow{OutgoingWindow: outgoingWindow}
 	if k != nil {
+		if f.activity {
+			k.announced.Store(false) // before the activity is read: a change after that is announced again
+		}
+		activity := k.activity.Load()
+		switch {
+		case activity != k.shown:
+			k.shown, w.Properties = activity, activityProperties[activity]
+		case f.activity:
+			return // another flow has said it
+		}
 		count := k.count.Add(f.drained)
 		w.Handle, w.DeliveryCount = amqp10.Some(k.handle), amqp10.Some(count)
 		w.LinkCredit = amqp10.Some(uint32(max(0, int32(f.credit-count))))
@@ -366,6 +436,47 @@ func (p pen) flow(it *item) {
 	if !over {
 		p.c.out.Wire = amqp10.AppendFrame(p.c.out.Wire, s.number, &w)
 	}
+}
+
+// released tells the client that deliveries went back to their queue because it did not settle them in time (DL-12.7). It settles them
+// itself (2.6.12).
+func (p pen) released(it *item) {
+	s, k := it.s, it.consumer
+	taken := make(map[queue.ID]bool, len(it.flow.released))
+	for _, id := range it.flow.released {
+		taken[id] = true
+	}
+	s.mu.Lock()
+	list := s.unsettled.find(k, k.timedOutTo, taken, nil) // none if the session or the link has ended
+	s.mu.Unlock()
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0]+uint64(n) {
+			n++
+		}
+		d := amqp10.Disposition{Role: amqp10.RoleSender, First: uint32(list[0]), State: releasedState}
+		if n > 1 {
+			d.Last = amqp10.Some(uint32(list[n-1]))
+		}
+		p.c.out.Wire = amqp10.AppendFrame(p.c.out.Wire, s.number, &d)
+		k.timedOutTo = list[n-1] + 1
+		list = list[n:]
+	}
+}
+
+// releasedState is the encoded outcome released.
+var releasedState = amqp10.MustValue((&amqp10.Released{}).Append(nil))
+
+// activityProperties are the properties of a flow that says whether its consumer is active.
+var activityProperties = [...]amqp10.Value{
+	activityActive:  amqp10.MustValue(appendActivity(true)),
+	activityWaiting: amqp10.MustValue(appendActivity(false)),
+}
+
+func appendActivity(active bool) []byte {
+	b, start := amqp10.BeginMap(nil)
+	b = amqp10.AppendBool(amqp10.AppendSymbol(b, "rabbitmq:active"), active)
+	return amqp10.EndCompound(b, start, 2)
 }
 
 // renderer keeps the history that it parsed last: messages that died together share it. Owned by the holder of the pen.

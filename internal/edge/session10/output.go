@@ -41,7 +41,9 @@ type flow struct {
 	credit    uint32 // and its credit; of a consumer the delivery-count up to which it has credit
 	drained   uint32 // of a consumer: credit that ends with it
 	drain     bool
-	available int // of a consumer
+	available int        // of a consumer
+	activity  bool       // of a consumer: it only says whether the consumer is active, if the client does not know yet
+	released  []queue.ID // of a consumer: it is no flow, and says that these deliveries were taken back
 }
 
 const (

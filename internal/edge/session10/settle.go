@@ -140,7 +140,7 @@ func (u *unsettled) noteOf(n *deadletter.Note) *deadletter.Note {
 		own := *n
 		own.ConsumerTag = u.consumer.name
 		return &own
-	case u.consumer.q.Type() == queue.Quorum:
+	case u.consumer.quorum():
 		return n
 	}
 	return nil

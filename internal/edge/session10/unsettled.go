@@ -68,6 +68,22 @@ func (l *unsettledList) take(first, last uint64, most int, dst []unsettled) []un
 	return dst
 }
 
+// find appends the numbers of a consumer's deliveries with these ids, from a number on, in order.
+func (l *unsettledList) find(k *consumer, from uint64, ids map[queue.ID]bool, dst []uint64) []uint64 {
+	left := len(ids)
+	at, _ := slices.BinarySearchFunc(l.chunks, from, func(c *unsettledChunk, from uint64) int { return cmp.Compare(c.list[len(c.list)-1].number, from) })
+	for _, c := range l.chunks[at:] {
+		for i := range c.list {
+			if u := &c.list[i]; u.consumer == k && u.number >= from && ids[u.id] {
+				if dst, left = append(dst, u.number), left-1; left == 0 {
+					return dst
+				}
+			}
+		}
+	}
+	return dst
+}
+
 // takeOf removes all deliveries of a consumer and appends them to dst.
 func (l *unsettledList) takeOf(k *consumer, dst []unsettled) []unsettled {
 	for _, c := range l.chunks {

@@ -56,7 +56,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	h.now, a.from, g.version = g.clock, origin, a.r.version
 	pages := &g.p.pages
 	pages.AllHeads, pages.AllTimeouts, pages.StaleActive = a.r.version < headsVersion, a.r.version < timeoutsVersion, a.r.version < activeVersion
-	pages.FailedNack = a.r.version < nackVersion
+	pages.FailedNack, pages.LateActive = a.r.version < nackVersion, a.r.version < promptVersion
 	if origin == g.node.Origin {
 		if a.mine = g.proposals.take(number); a.mine != nil {
 			a.ask = a.mine.ask

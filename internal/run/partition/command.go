@@ -72,7 +72,8 @@ import (
 //	    in the settings nor as an outcome
 //	10  no flow, and no consumer that attaches with no credit and gets none but by flow; no breaker, neither in the settings nor to
 //	    be closed
-//	11  no annotations in notes and histories
+//	11  no annotations in notes and histories; a single active consumer stayed active until another one of higher priority could have a
+//	    message (queue.Pages.LateActive)
 const (
 	commandVersion  = 12
 	numberedVersion = 2
@@ -86,6 +87,7 @@ const (
 	againVersion    = 7
 	nackVersion     = 8
 	saidVersion     = 10
+	promptVersion   = 12
 )
 
 const (

@@ -19,6 +19,8 @@ func (idle) Deliver(*queue.Consumer, *queue.Delivery) bool    { return true }
 func (idle) Removed(queue.ID, message.Ref, message.Ref, bool) {}
 func (idle) Died(deadletter.Reason, bool)                     {}
 func (idle) Returned(queue.ID, queue.Counts, int64)           {}
+func (idle) TookBack(*queue.Consumer, queue.ID)               {}
+func (idle) Active(*queue.Consumer, bool, int)                {}
 func (idle) TimedOut(*queue.Consumer, int)                    {}
 func (idle) Broke(queue.BreakerChange, queue.Broken)          {}
 func (idle) Ended(queue.ID, deadletter.Reason, bool)          {}

@@ -19,6 +19,8 @@ type hold struct {
 	touched   []*Queue
 	wake      []Subscriber
 	timeouts  []timeout
+	activity  []activity
+	takenBack []takenBack
 	broken    []broken
 	dropped   []message.Ref // references to release
 	route     []*Queue      // queues whose deaths this caller is to route
@@ -42,6 +44,19 @@ type timeout struct {
 	q *Queue
 	c *queue.Consumer
 	n int
+}
+
+// activity says that a consumer has become active, or is it no longer.
+type activity struct {
+	of     Watcher
+	active bool
+	ready  int
+}
+
+// takenBack are deliveries that the consumer timeout has taken back.
+type takenBack struct {
+	from Watcher
+	ids  []queue.ID
 }
 
 // lock locks the partitions in order and begins a hold.
@@ -117,6 +132,7 @@ func (n *Node) relieve() {
 
 // release ends the locked part of a hold: the frame is written, the partitions are unlocked.
 func (n *Node) release(h *hold) journal.Pos {
+	h.tellWatchers()
 	for _, q := range h.touched {
 		q.touched = false
 		if q.gone {
@@ -162,6 +178,23 @@ func (n *Node) release(h *hold) journal.Pos {
 		p.mu.Unlock()
 	}
 	return h.pos
+}
+
+// tellWatchers tells watchers what has become of their consumers and deliveries. REQUIRES: the partitions are locked.
+func (h *hold) tellWatchers() {
+	for _, a := range h.activity {
+		a.of.Active(a.active, a.ready)
+		h.wake = append(h.wake, a.of)
+	}
+	clear(h.activity)
+	h.activity = h.activity[:0]
+	for i := range h.takenBack {
+		t := &h.takenBack[i]
+		t.from.TookBack(t.ids)
+		h.wake = append(h.wake, t.from)
+	}
+	clear(h.takenBack)
+	h.takenBack = h.takenBack[:0]
 }
 
 // hashes writes into the frame the state hashes of the queues that it changed.

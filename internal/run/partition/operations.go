@@ -274,7 +274,7 @@ func (o flow) apply(x *execution, q *Queue) {
 		drained = q.m.Drain(c)
 	}
 	if x.ask != nil {
-		x.ask.ok, x.ask.again, x.ask.n, x.ask.left = true, again && o.drain, drained, q.m.Totals().Ready
+		x.ask.ok, x.ask.again, x.ask.n, x.ask.left = true, again && o.drain, drained, q.m.Available(c)
 	}
 }
 

@@ -128,11 +128,25 @@ type Subscriber interface {
 	TimedOut(q *Queue, c *queue.Consumer, n int)
 }
 
+// Watcher is a Subscriber that wants to know more of its consumer.
+type Watcher interface {
+	Subscriber
+	// Active is called when the consumer has become the single active consumer of a quorum queue, or is it no longer; ready is how
+	// many messages there are for it. It is called as Deliver is, in order with deliveries.
+	Active(active bool, ready int)
+	// TookBack is called likewise, with the deliveries that the consumer timeout has taken back (DL-12.7). The slice is the
+	// watcher's.
+	TookBack(ids []queue.ID)
+}
+
 var _ queue.Sink = (*Queue)(nil)
 
 // Deliver implements queue.Sink. Only the process that has the consumer's session sends.
 func (q *Queue) Deliver(c *queue.Consumer, d *queue.Delivery) (more bool) {
 	h := q.part.hold
+	if len(h.activity) > 0 || len(h.takenBack) > 0 {
+		h.tellWatchers()
+	}
 	if d.NoAck {
 		q.stats.DeliveredNoAck++
 	} else {
@@ -214,6 +228,30 @@ func (q *Queue) Died(reason deadletter.Reason, routed bool) {
 // an entry that is out when the node ends counts as failed, and would wait as failed ones do.
 func (q *Queue) Returned(id queue.ID, n queue.Counts, notBefore int64) {
 	q.part.hold.frame.comeBack(q.Incarnation, id, n, notBefore)
+}
+
+// Active implements queue.Sink.
+func (q *Queue) Active(c *queue.Consumer, active bool, ready int) {
+	w, ok := c.Target.(Watcher)
+	if !ok {
+		return
+	}
+	h := q.part.hold // it is told before the next delivery leaves, and after it has attached
+	h.activity = append(h.activity, activity{w, active, ready})
+}
+
+// TookBack implements queue.Sink.
+func (q *Queue) TookBack(c *queue.Consumer, id queue.ID) {
+	w, ok := c.Target.(Watcher)
+	if !ok {
+		return
+	}
+	h := q.part.hold // likewise
+	if n := len(h.takenBack); n == 0 || h.takenBack[n-1].from != w {
+		h.takenBack = append(h.takenBack, takenBack{from: w})
+	}
+	last := &h.takenBack[len(h.takenBack)-1]
+	last.ids = append(last.ids, id)
 }
 
 // TimedOut implements queue.Sink.
