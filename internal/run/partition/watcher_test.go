@@ -54,7 +54,9 @@ func (s *watcher) QueueGone(*Queue, *queue.Consumer) {}
 
 func (s *watcher) TimedOut(*Queue, *queue.Consumer, int) {}
 
-func (s *watcher) Active(active bool, ready int) { s.log.add("%s active %v of %d", s.name, active, ready) }
+func (s *watcher) Active(active bool, ready int) {
+	s.log.add("%s active %v of %d", s.name, active, ready)
+}
 
 func (s *watcher) TookBack(ids []queue.ID) {
 	var seqs []uint64
