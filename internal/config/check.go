@@ -30,7 +30,7 @@ func (c *Config) Check() error {
 		need(!l.tls.Verify || l.tls.CACertFile != "", "%s.verify: verify_peer needs %s.cacertfile, the authorities whose certificates are trusted", l.where, l.where)
 		need(!l.tls.Require || l.tls.Verify, "%s.fail_if_no_peer_cert: needs %s.verify = verify_peer", l.where, l.where)
 	}
-	need(c.AMQP10 || !c.WebAMQP.Said() && !c.WebAMQPTLS.Said(), "web_amqp: the listener needs amqp10.enabled = true: it speaks AMQP 1.0 only")
+	need(c.AMQP10 || !c.WebAMQP.Said() && !c.WebAMQPTLS.Said(), "web_amqp: the listener speaks AMQP 1.0 only, which amqp10.enabled = false turns off")
 	if slices.Contains(c.Auth.Mechanisms, "EXTERNAL") {
 		need(c.TLS.Verify, "auth_mechanisms: EXTERNAL needs ssl_options.verify = verify_peer: an unverified certificate proves nothing")
 	}

@@ -138,6 +138,7 @@ func (w Watermark) Limit(total int64) int64 {
 func Default() Config {
 	return Config{
 		NodeName:         "bartleby@localhost",
+		AMQP10:           true,
 		Heartbeat:        60 * time.Second,
 		HandshakeTimeout: 10 * time.Second,
 		TLSTimeout:       5 * time.Second,

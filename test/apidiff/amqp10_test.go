@@ -13,7 +13,7 @@ func TestAMQP10IsShownAsByRabbitMQ(t *testing.T) {
 		write(t, amqp10File, order10(), shapes)
 		return
 	}
-	shapes, err := start(t, "amqp10.enabled = true\ncompatibility.strict = true\n").shapes10(0)
+	shapes, err := start(t, "compatibility.strict = true\n").shapes10(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func start(o node.Options) (*node.Node, error) {
 }
 
 // configuration makes what is slow by default fast enough to be met by an episode.
-const configuration = "amqp10.enabled = true\ndead_letter_worker_publisher_confirm_timeout = 50\nclassic.at_least_once = true\n"
+const configuration = "dead_letter_worker_publisher_confirm_timeout = 50\nclassic.at_least_once = true\n"
 
 // small makes a server built with failpoints put everything away that it can, and write
 // checkpoints all the time.

@@ -42,7 +42,7 @@ type life struct {
 }
 
 // configuration makes what is slow by default fast enough to be met by a round.
-const configuration = "amqp10.enabled = true\ndead_letter_worker_publisher_confirm_timeout = 200\n"
+const configuration = "dead_letter_worker_publisher_confirm_timeout = 200\n"
 
 // environment makes a server built with failpoints put everything away that it
 // can, and write checkpoints all the time.

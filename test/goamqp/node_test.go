@@ -30,7 +30,7 @@ func startNode(t *testing.T) *node {
 	t.Cleanup(cancel)
 	n := &node{ctx: ctx, url: another}
 	if n.url == "" {
-		b, err := bartleby.Start(context.Background(), bartleby.Options{Config: "amqp10.enabled = true"})
+		b, err := bartleby.Start(context.Background(), bartleby.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,14 +15,13 @@ import (
 	"bartleby.mq/test/node"
 )
 
-// start10 starts a server that speaks AMQP 1.0, with more lines of configuration.
+// start10 starts a server with these lines of configuration.
 func start10(t *testing.T, config ...string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "bartleby-hostile-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	config = append(config, "amqp10.enabled = true")
 	if server, err = node.Start(node.Options{Bin: *bartleby, Dir: dir, Config: strings.Join(config, "\n") + "\n"}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,6 @@ const (
 	rabbitmq = "rabbitmq"
 )
 
-// configuration is what a Bartleby that is started differs in from one without a
-// configuration file: AMQP 1.0, which half of the clients speak, is off by default.
-const configuration = "amqp10.enabled = true\n"
-
 // serveTimeout bounds how long a broker may take until it serves.
 const serveTimeout = 90 * time.Second
 
@@ -70,11 +66,7 @@ func openBroker(ctx context.Context, o options) (b *broker, err error) {
 		return nil, err
 	}
 	b = &broker{kind: bartleby, dir: dir, restartCommand: []string{script, "crash", dir}, stopCommand: []string{script, "stop", dir}}
-	conf := filepath.Join(dir, "bartleby.conf")
-	if err = os.WriteFile(conf, []byte(configuration), 0o600); err == nil {
-		err = command(ctx, script, "start", dir, bin, "--config", conf)
-	}
-	if err == nil {
+	if err = command(ctx, script, "start", dir, bin); err == nil {
 		err = b.readAddresses()
 	}
 	if err == nil {

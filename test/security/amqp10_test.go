@@ -39,7 +39,7 @@ var operations10 = []struct {
 // Whoever speaks AMQP 1.0 needs the same permissions as others, for each link and each request, and those of one virtual host are worth
 // nothing in another.
 func TestPermissions10(t *testing.T) {
-	n := start(t, "amqp10.enabled = true")
+	n := start(t, "")
 	vhosts := []string{"one", "two"}
 	for _, v := range vhosts {
 		n.must("PUT", "/vhosts/"+v, object{})
@@ -92,7 +92,7 @@ func TestPermissions10(t *testing.T) {
 
 // A user may publish with some keys of a topic exchange only, however it names them (BR-3.5).
 func TestTopicPermissions10(t *testing.T) {
-	n := start(t, "amqp10.enabled = true")
+	n := start(t, "")
 	n.user("ada", "")
 	n.permit("ada", "/", ".*", ".*", ".*")
 	n.must("PUT", "/topic-permissions/%2F/ada", object{"exchange": "amq.topic", "write": "^mine", "read": "^mine"})
@@ -117,7 +117,7 @@ func TestTopicPermissions10(t *testing.T) {
 
 // Nobody sends in another's name, unless he may impersonate (BR-8.13).
 func TestUserID10(t *testing.T) {
-	n := start(t, "amqp10.enabled = true")
+	n := start(t, "")
 	for user, tags := range map[string]string{"ada": "administrator", "eve": "impersonator"} {
 		n.user(user, tags)
 		n.permit(user, "/", ".*", ".*", ".*")
@@ -138,7 +138,7 @@ func TestUserID10(t *testing.T) {
 // A client is who its password says, and nobody else: whatever it claims beside it, and whatever it skips.
 func TestSASL10(t *testing.T) {
 	t.Parallel()
-	n := start(t, "amqp10.enabled = true\nlogin_throttle.failures = 0\nhandshake_timeout = 4000")
+	n := start(t, "login_throttle.failures = 0\nhandshake_timeout = 4000")
 	n.user("ada", "")
 	n.permit("ada", "/", ".*", ".*", ".*")
 	for name, s := range map[string]struct {
@@ -205,7 +205,7 @@ func TestSASL10(t *testing.T) {
 // ANONYMOUS is there if it is configured, and is a user with that user's rights.
 func TestAnonymous10(t *testing.T) {
 	t.Parallel()
-	n := start(t, "amqp10.enabled = true\nauth_mechanisms.1 = ANONYMOUS\nanonymous_login_user = ada\nanonymous_login_pass = ada")
+	n := start(t, "auth_mechanisms.1 = ANONYMOUS\nanonymous_login_user = ada\nanonymous_login_pass = ada")
 	n.user("ada", "")
 	n.permit("ada", "/", "", "", "")
 	c := n.dial10(t, nil)
@@ -224,7 +224,7 @@ func TestAnonymous10(t *testing.T) {
 func TestExternal10(t *testing.T) {
 	t.Parallel()
 	ca, other := certificate.NewAuthority(t, "ca"), certificate.NewAuthority(t, "ca")
-	n := start(t, files(t, ca, "ssl_options", day)+"ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = false\nauth_mechanisms.1 = EXTERNAL\nauth_mechanisms.2 = PLAIN\nssl_cert_login_from = common_name\namqp10.enabled = true\nlogin_throttle.failures = 0\n")
+	n := start(t, files(t, ca, "ssl_options", day)+"ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = false\nauth_mechanisms.1 = EXTERNAL\nauth_mechanisms.2 = PLAIN\nssl_cert_login_from = common_name\nlogin_throttle.failures = 0\n")
 	n.user("ada", "")
 	n.permit("ada", "/", ".*", ".*", ".*")
 	with := func(by *certificate.Authority, name string) *tls.Config {
@@ -261,7 +261,7 @@ func TestExternal10(t *testing.T) {
 // Limits of connections count those of both protocols, and what is refused leaves its place again.
 func TestConnectionLimits10(t *testing.T) {
 	t.Parallel()
-	n := start(t, "amqp10.enabled = true")
+	n := start(t, "")
 	n.user("ada", "")
 	n.permit("ada", "/", ".*", ".*", ".*")
 	for what, path := range map[string]string{"user": "/user-limits/ada/max-connections", "virtual host": "/vhost-limits/%2F/max-connections"} {
@@ -290,7 +290,7 @@ func TestConnectionLimits10(t *testing.T) {
 // guest comes in from loopback only, by this protocol too (BR-2.6).
 func TestLoopbackOnly10(t *testing.T) {
 	t.Parallel()
-	n := start(t, "amqp10.enabled = true\nproxy_protocol = true")
+	n := start(t, "proxy_protocol = true")
 	for from, ok := range map[string]bool{"127.0.0.1": true, "192.0.2.1": false} {
 		c := n.dial10(t, nil)
 		c.write(fmt.Appendf(nil, "PROXY TCP4 %s 127.0.0.1 4711 5672\r\n", from))
@@ -303,7 +303,7 @@ func TestLoopbackOnly10(t *testing.T) {
 // Failures count whatever protocol they come by: each is slower than a refusal is anyway.
 func TestThrottledLogins10(t *testing.T) {
 	t.Parallel()
-	n := start(t, "amqp10.enabled = true\nlogin_throttle.failures = 2\nlogin_throttle.max_delay = 300")
+	n := start(t, "login_throttle.failures = 2\nlogin_throttle.max_delay = 300")
 	n.user("ada", "management")
 	for range 2 {
 		if code := n.dial10(t, nil).login10("PLAIN", amqp10.AppendPlain(nil, "", "ada", "wrong")); code != int(amqp10.SASLCodeAuth) {

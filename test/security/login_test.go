@@ -189,7 +189,8 @@ func TestAudit(t *testing.T) {
 func TestAnonymous(t *testing.T) {
 	t.Parallel()
 	for text, user := range map[string]string{
-		"handshake_timeout = 1000": "",
+		"handshake_timeout = 1000":    "",
+		"compatibility.strict = true": "guest",
 		"auth_mechanisms.1 = ANONYMOUS\nanonymous_login_user = ada\nanonymous_login_pass = ada":                           "ada",
 		"auth_mechanisms.1 = ANONYMOUS\nanonymous_login_user = ada\nanonymous_login_pass = eve\nhandshake_timeout = 1000": "",
 	} {

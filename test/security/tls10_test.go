@@ -22,7 +22,7 @@ func TestExternalOverAMQP10(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			ca := certificate.NewAuthority(t, "ca")
-			n := start(t, files(t, ca, "ssl_options", day)+"ssl_options.verify = verify_peer\namqp10.enabled = true\nauth_mechanisms.1 = PLAIN\nauth_mechanisms.2 = EXTERNAL\n"+tt.from)
+			n := start(t, files(t, ca, "ssl_options", day)+"ssl_options.verify = verify_peer\nauth_mechanisms.1 = PLAIN\nauth_mechanisms.2 = EXTERNAL\n"+tt.from)
 			for _, u := range []string{tt.user, "CN=root"} {
 				n.user(u, "")
 				n.permit(u, "/", ".*", ".*", ".*")

@@ -19,7 +19,6 @@ func TestAMQP10OverWebSocket(t *testing.T) {
 	t.Parallel()
 	ca := certificate.NewAuthority(t, "ca")
 	n := start(t, files(t, ca, "ssl_options", day)+files(t, ca, "web_amqp.ssl", day)+`
-		amqp10.enabled = true
 		ssl_options.verify = verify_peer
 		auth_mechanisms.1 = PLAIN
 		auth_mechanisms.2 = EXTERNAL

@@ -161,7 +161,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.Heartbeat = defaultHeartbeat
 	}
 	if o.Mechanisms == nil {
-		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous)
+		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous, o.Broker.Strict)
 		slices.Sort(o.Mechanisms) // RabbitMQ's order in this protocol
 	}
 	if o.HandshakeTimeout == 0 {

@@ -167,7 +167,7 @@ func Serve(nc net.Conn, first []byte, o Options) {
 		o.IdleTimeout = defaultIdleTimeout
 	}
 	if o.Mechanisms == nil {
-		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous)
+		o.Mechanisms = serving.DefaultMechanisms(o.Anonymous, o.Broker.Strict)
 	}
 	if o.HandshakeTimeout == 0 {
 		o.HandshakeTimeout = defaultHandshake

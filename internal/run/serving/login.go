@@ -72,10 +72,10 @@ func (l *Login) readAhead() (ahead []byte, open bool) {
 }
 
 // DefaultMechanisms are those that a client is offered unless the configuration names some, the preferred one first (BR-2.1).
-// ANONYMOUS needs the credentials that it logs in with.
-func DefaultMechanisms(anonymous auth.Credentials) []string {
+// RabbitMQ offers ANONYMOUS too, and so do we in strict mode if there are credentials to log in with.
+func DefaultMechanisms(anonymous auth.Credentials, strict bool) []string {
 	list := []string{"PLAIN", "AMQPLAIN"}
-	if anonymous.User != "" {
+	if strict && anonymous.User != "" {
 		list = append(list, "ANONYMOUS")
 	}
 	return list
