@@ -350,9 +350,9 @@ func (s *Server) firstStart() error {
 
 // protocols are those that clients may speak.
 func (s *Server) protocols() []listen.Protocol {
-	list := []listen.Protocol{{Headers: session091.Headers, Serve: s.serve091}}
+	list := []listen.Protocol{{Name: "AMQP 0-9-1", Headers: session091.Headers, Serve: s.serve091}}
 	if s.Config.AMQP10 {
-		list = append(list, listen.Protocol{Headers: session10.Headers, Web: true, Serve: s.serve10})
+		list = append(list, listen.Protocol{Name: "AMQP 1.0", Headers: session10.Headers, Web: true, Serve: s.serve10})
 	}
 	return list
 }

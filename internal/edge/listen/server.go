@@ -46,6 +46,7 @@ type Options struct {
 
 // Protocol is one that clients may speak.
 type Protocol struct {
+	Name string // for the log
 	// Headers are the first eight bytes of a client that speaks it, in each of their forms.
 	Headers []string
 	// Web says that it is spoken over WebSocket too.

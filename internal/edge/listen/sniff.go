@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"bartleby.mq/internal/wire/amqp091"
@@ -39,13 +40,24 @@ func (s *Server) sniff(nc net.Conn, web bool, timeout time.Duration) (first []by
 			return header, &s.Protocols[i]
 		}
 	}
-	s.Logger.Warn("protocol not supported", "peer", nc.RemoteAddr().String(), "header", header)
+	s.Logger.Warn("protocol not supported", "peer", nc.RemoteAddr().String(), "header", header, "spoken", s.spoken(web))
 	if web {
 		refuse(nc, sasl10)
 		return nil, nil
 	}
 	refuse(nc, s.answer(header))
 	return nil, nil
+}
+
+// spoken names the protocols that clients may speak, for the log: AMQP 1.0 may be turned off.
+func (s *Server) spoken(web bool) string {
+	var names []string
+	for i := range s.Protocols {
+		if s.Protocols[i].Web || !web {
+			names = append(names, s.Protocols[i].Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // sasl10 is the protocol header of AMQP 1.0 with SASL.
