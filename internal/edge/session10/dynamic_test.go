@@ -241,3 +241,19 @@ func TestANameThatIsNoUTF8(t *testing.T) {
 	await[*amqp10.Attach](c)
 	c.want(await[*amqp10.Detach](c).Error, amqp10.ConditionNotFound, "no queue 'ÿ' in vhost '/'")
 }
+
+// A link that is refused after its temporary queue was made leaves none behind.
+func TestARefusedLinkLeavesNoTemporaryQueue(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	c := n.session(t)
+	c.send(0, &amqp10.Attach{
+		Name: []byte("t"), Role: amqp10.RoleSender, InitialDeliveryCount: amqp10.Some[uint32](0),
+		Source: composite(&amqp10.Source{Outcomes: capabilities("amqp:unheard-of:list")}),
+		Target: composite(&amqp10.Target{Dynamic: true, Capabilities: capabilities("temporary-queue")}),
+	})
+	await[*amqp10.Attach](c)
+	c.want(await[*amqp10.Detach](c).Error, amqp10.ConditionNotImplemented, "Outcomes not supported")
+	if made, gone := n.b.Totals.QueuesCreated.Load(), n.b.Totals.QueuesGone.Load(); made != 1 || gone != 1 {
+		t.Errorf("%d queues were made and %d deleted", made, gone)
+	}
+}

@@ -123,18 +123,12 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 		answered, _, _ = amqp10.ReadValue(tgt.Append(nil))
 	}
 	to, err := s.resolveTarget(&tgt)
+	if err == nil {
+		err = checkOutcomes(a.Source)
+	}
 	if err != nil {
 		s.dropTemporary(made)
 		return err
-	}
-	if a.Source.Descriptor() == amqp10.DescriptorSource {
-		var src amqp10.Source
-		if err := src.Decode(a.Source); err != nil {
-			return undecodable(err)
-		}
-		if _, err := outcomes(src.Outcomes); err != nil {
-			return err
-		}
 	}
 	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), address: string(tgt.Address), to: to, made: made, mode: a.SndSettleMode.Value}
 	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, maxCredit
@@ -150,6 +144,19 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 	p.grant()
 	p.confirms.mu.Unlock()
 	return nil
+}
+
+// checkOutcomes refuses the source of a client that sends if it names outcomes that nobody knows.
+func checkOutcomes(source amqp10.Value) error {
+	if source.Descriptor() != amqp10.DescriptorSource {
+		return nil
+	}
+	var src amqp10.Source
+	if err := src.Decode(source); err != nil {
+		return undecodable(err)
+	}
+	_, err := outcomes(src.Outcomes)
+	return err
 }
 
 // resolveTarget says where messages go, if the client may send there.
