@@ -110,3 +110,18 @@ func TestDL_12_5_DeliveryTime(t *testing.T) {
 		t.Errorf("got %q, want what was published later", payload)
 	}
 }
+
+// DL-12.5: a moment before all of time has passed, too.
+func TestDL_12_5_DeliveryTimeBeforeAllOfTime(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", amqp.Table{"x-queue-type": "quorum"})
+	c := n.session(t)
+	c.consumer(0, 0, "q", 100)
+	n.publish(t, "q", "m")
+	tr, _ := awaitTransfer(c)
+	c.modify(tr, &amqp10.Modified{MessageAnnotations: annotationsOf("x-opt-delivery-time", amqp10.AppendLong(nil, -1<<63))})
+	n.publish(t, "q", "next")
+	if _, payload := awaitTransfer(c); !strings.HasSuffix(string(payload), "m") {
+		t.Errorf("got %q, want the message whose time has passed", payload)
+	}
+}

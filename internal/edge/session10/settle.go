@@ -128,7 +128,9 @@ func (c *conn) annotate(op *partition.Op, section amqp10.Value) error {
 	}
 	op.Note = &deadletter.Note{Annotations: annotations}
 	if at, ok := convert.DeliveryTime(annotations); ok {
-		op.Wait = min(max(0, at-c.broker.Node().Now()), moment.Last)
+		if now := c.broker.Node().Now(); at > now { // others would underflow
+			op.Wait = min(at-now, moment.Last)
+		}
 	}
 	return nil
 }
