@@ -112,9 +112,11 @@ type conn struct {
 	told       *failure // the shutdown that was sent to the client
 	pub        broker.Publication
 	settling   []unsettled // scratch space of settle
-	inbound    inbound     // scratch space of transfers
-	alarmed    bool        // the sessions' windows are closed for an alarm
-	unalarm    func()      // ends the subscription to alarms; nil before the open
+	// unannotated says that annotations were dropped under an alarm: the log says so once.
+	unannotated bool
+	inbound     inbound // scratch space of transfers
+	alarmed     bool    // the sessions' windows are closed for an alarm
+	unalarm     func()  // ends the subscription to alarms; nil before the open
 
 	sessions map[uint16]*session // the reader writes it under chMu; others read it under chMu
 	chMu     held.Mutex

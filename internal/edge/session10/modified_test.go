@@ -125,3 +125,43 @@ func TestDL_12_5_DeliveryTimeBeforeAllOfTime(t *testing.T) {
 		t.Errorf("got %q, want the message whose time has passed", payload)
 	}
 }
+
+// Under an alarm an outcome passes, with its moment, but long annotations would take the memory that is short.
+func TestAnnotationsUnderAnAlarmAreShort(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", amqp.Table{"x-queue-type": "quorum"})
+	c := n.session(t)
+	c.consumer(0, 0, "q", 100)
+	n.publish(t, "q", "m")
+	tr, _ := awaitTransfer(c)
+	n.b.SetAlarm(broker.Memory, true)
+	has := func(key string) bool {
+		t.Helper()
+		var payload []byte
+		tr, payload = awaitTransfer(c)
+		m, err := amqp10.ParseMessage(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, has := m.MessageAnnotations.Underlying().Lookup(key)
+		return has
+	}
+	c.modify(tr, &amqp10.Modified{MessageAnnotations: annotationsOf("x-short", amqp10.AppendString(nil, "v"))})
+	if !has("x-short") {
+		t.Error("a short annotation is not merged")
+	}
+	at := time.Now().Add(200 * time.Millisecond).UnixMilli()
+	long := strings.Repeat("v", 300)
+	c.modify(tr, &amqp10.Modified{MessageAnnotations: annotationsOf("x-long", amqp10.AppendString(nil, long), "x-opt-delivery-time", amqp10.AppendTimestamp(nil, at))})
+	if has("x-long") {
+		t.Error("a long annotation is merged")
+	}
+	if now := time.Now().UnixMilli(); now < at {
+		t.Errorf("it came %d ms before its time", at-now)
+	}
+	n.b.SetAlarm(broker.Memory, false)
+	c.modify(tr, &amqp10.Modified{MessageAnnotations: annotationsOf("x-long", amqp10.AppendString(nil, long))})
+	if !has("x-long") {
+		t.Error("a long annotation is not merged after the alarm")
+	}
+}

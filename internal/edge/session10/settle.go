@@ -38,6 +38,9 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	}
 	from, to := s.numbers(first, last)
 	for {
+		if !c.affords(op.Note) { // looked at again for each part of a range: it may be long
+			op.Note = nil
+		}
 		s.mu.Lock()
 		c.settling = s.unsettled.take(from, to, maxOps, c.settling[:0])
 		s.mu.Unlock()
@@ -49,7 +52,7 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 				own.Note = u.noteOf(op.Note)
 				c.opBytes += op.Note.Size()
 			}
-			if own.Note == nil || own.Kind != partition.Return { // annotations without effect say no time either
+			if own.Kind != partition.Return || !u.consumer.quorum() { // annotations without effect say no time either
 				own.Wait = 0
 			}
 			c.addOp(own, opOwner{})
@@ -133,6 +136,18 @@ func (c *conn) annotate(op *partition.Op, section amqp10.Value) error {
 		}
 	}
 	return nil
+}
+
+// affords says whether the annotations of a note may be merged. Settlements end alarms, but must not fill what is short: see conn.noteOf.
+func (c *conn) affords(n *deadletter.Note) bool {
+	if n == nil || len(n.Annotations) <= letter.MaxClass || !c.broker.Alarmed() {
+		return true
+	}
+	if !c.unannotated {
+		c.unannotated = true
+		c.log.Warn("annotations of outcomes are dropped while memory or disk are short", "bytes", len(n.Annotations), "limit", letter.MaxClass, "user", c.login.User)
+	}
+	return false
 }
 
 // noteOf is the note of an outcome for one delivery, nil if it says nothing there: classic queues take no annotations (DL-14.6).
