@@ -165,3 +165,25 @@ func TestAnnotationsUnderAnAlarmAreShort(t *testing.T) {
 		t.Error("a long annotation is not merged after the alarm")
 	}
 }
+
+// A client of AMQP 0-9-1 gets all headers in one frame: with annotations that make them too large for the usual frame_max, no such
+// client could take the message, and a queue would offer it for ever. So it gets them only if there is room; a client of AMQP 1.0 does.
+func TestAnnotationsLeaveHeadersReadable(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "dlq", nil)
+	n.declare(t, "q", amqp.Table{"x-queue-type": "quorum", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dlq"})
+	c := n.session(t)
+	c.consumer(0, 0, "q", 100)
+	for _, size := range []int{100 << 10, 110 << 10} {
+		if err := n.channel(t).Publish("", "q", false, false, amqp.Publishing{Headers: amqp.Table{"large": strings.Repeat("h", size)}}); err != nil {
+			t.Fatal(err)
+		}
+		tr, _ := awaitTransfer(c)
+		c.modify(tr, &amqp10.Modified{UndeliverableHere: true, MessageAnnotations: annotationsOf("x-a", amqp10.AppendString(nil, strings.Repeat("v", 15<<10)))})
+		d := n.got(t, "dlq")
+		_, has := d.Headers["x-a"]
+		if room := size < 105<<10; has != room || d.Headers["x-first-death-queue"] != "q" || len(d.Headers["large"].(string)) != size {
+			t.Errorf("with %d bytes of headers: annotated %v, died in %v", size, has, d.Headers["x-first-death-queue"])
+		}
+	}
+}

@@ -81,11 +81,7 @@ const headersLimit = 120 << 10
 
 // fit leaves out the largest headers until the others are within headersLimit, and names them in the header left_out.
 func fit(headers []amqp091.RawField) []amqp091.RawField {
-	bytes := func(f amqp091.RawField) int { return 1 + len(f.Key) + len(f.Encoded) }
-	size := 0
-	for _, f := range headers {
-		size += bytes(f)
-	}
+	size := fieldBytes(headers...)
 	if size <= headersLimit {
 		return headers
 	}
@@ -93,11 +89,11 @@ func fit(headers []amqp091.RawField) []amqp091.RawField {
 	for size > headersLimit {
 		largest := 0
 		for i, f := range headers {
-			if bytes(f) > bytes(headers[largest]) {
+			if fieldBytes(f) > fieldBytes(headers[largest]) {
 				largest = i
 			}
 		}
-		size -= bytes(headers[largest])
+		size -= fieldBytes(headers[largest])
 		left = append(left, headers[largest].Key)
 		headers = slices.Delete(headers, largest, largest+1)
 	}

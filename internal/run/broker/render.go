@@ -14,7 +14,8 @@ import (
 
 // RenderProps appends the AMQP 0-9-1 properties with which a message is delivered: those it was published with, its
 // death history (DL-7), its delay if it has waited in an exchange, and on quorum queues its counters (DL-11.2). h is nil
-// if nothing has happened to it; headers are those of h (convert.Headers). quorum says whether the queue is a quorum queue.
+// if nothing has happened to it; headers are those of h (convert.Headers), of which annotations are left out if they would make the
+// message unreadable (headersLimit). quorum says whether the queue is a quorum queue.
 func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
 	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
 	if h == nil && !counted {
@@ -23,6 +24,9 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 	props, err := amqp091.ParseProps(rec.Properties())
 	if err != nil { // impossible: they were checked when it was published
 		return append(dst, rec.Properties()...)
+	}
+	if h != nil && h.Annotations != "" && len(rec.Properties())+fieldBytes(headers...) > headersLimit {
+		headers = h.Headers() // annotations have no room: clients of AMQP 1.0 get them
 	}
 	edit := amqp091.PropsEdit{Set: slices.Clip(headers)} // the caller may use headers again
 	if h != nil {
@@ -51,6 +55,14 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 }
 
 var noExpiration string
+
+// fieldBytes is how many bytes headers take.
+func fieldBytes(headers ...amqp091.RawField) (n int) {
+	for _, f := range headers {
+		n += 1 + len(f.Key) + len(f.Encoded)
+	}
+	return n
+}
 
 // Rendered returns a message as a consumer would get it: its properties, and its present exchange and key (DL-6.2).
 func Rendered(rec message.Record, history []byte, n queue.Counts, quorum bool) (props []byte, exchange, key string) {
