@@ -612,3 +612,35 @@ func (n *node) histories(t testing.TB, name message.QueueName, count int) (list 
 	}
 	return list
 }
+
+// What waits for the client's window goes back to its queue when its link ends, also behind what waits for another link.
+func TestWhatIsParkedGoesBackWithItsLink(t *testing.T) {
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			n := serve(t, broker.Options{}, nil)
+			c := n.open(t)
+			c.begin(0, 0)
+			for handle, name := range []string{"first", "second"} {
+				n.declare(t, name, amqp.Table{"x-queue-type": kind})
+				n.publish(t, name, "a", "b")
+				c.consumer(0, uint32(handle), name, 0)
+				c.send(0, &amqp10.Flow{
+					NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 0, OutgoingWindow: 1000,
+					Handle: amqp10.Some(uint32(handle)), DeliveryCount: amqp10.Some[uint32](0), LinkCredit: amqp10.Some[uint32](10),
+				})
+				c.fence()
+			}
+			c.send(0, &amqp10.Detach{Handle: 1, Closed: true})
+			await[*amqp10.Detach](c)
+			if a, b := n.got(t, "second"), n.got(t, "second"); string(a.Body) != "a" || string(b.Body) != "b" {
+				t.Errorf("%q and %q are in the queue", a.Body, b.Body)
+			}
+			c.send(0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 10, OutgoingWindow: 1000})
+			for _, want := range []string{"a", "b"} {
+				if tr, payload := awaitTransfer(c); tr.Handle != 0 || c.bodyOf(payload) != want {
+					t.Errorf("%q on link %d, want %q of the first queue", c.bodyOf(payload), tr.Handle, want)
+				}
+			}
+		})
+	}
+}

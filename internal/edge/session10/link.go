@@ -364,7 +364,7 @@ func (s *session) endConsumer(k *consumer, back bool) (held []unsettled, was boo
 	k.gone.Store(true)
 	delete(s.consumers, k.handle)
 	held = s.unsettled.takeOf(k, nil)
-	s.c.putItem(item{kind: itemWindow, s: s}) // what is parked of it is released
+	s.c.putItem(item{kind: itemWindow, s: s, consumer: k}) // what is parked of it is released
 	return held, true
 }
 

@@ -30,7 +30,8 @@ const (
 	itemDelivery = iota
 	itemFlow     // its fields of the session are those at its turn
 	itemAnswer   // of the management node
-	itemWindow   // the window of the session has changed: what is parked there may go on
+	itemWindow   // the window of the session has changed: what is parked there may go on; or the link of the consumer has ended
+	itemGone     // a hole in what is parked
 )
 
 // flow is a flow that is not encoded yet.
@@ -104,6 +105,9 @@ var _ serving.Session[item, *consumer] = pen{}
 func (p pen) Encode(it *item) {
 	switch it.kind {
 	case itemWindow:
+		if it.consumer != nil {
+			p.withdraw(it.consumer)
+		}
 		p.unpark(it.s)
 	case itemFlow:
 		if it.consumer != nil && it.s.waiting() {
@@ -171,8 +175,10 @@ func (p pen) unpark(s *session) {
 		p.c.out.Piece()
 	}
 	for it := s.parking.Oldest(); it != nil; it = s.parking.Oldest() {
-		over := it.kind != itemFlow && it.over()
+		over := it.kind != itemFlow && it.kind != itemGone && it.over()
 		switch {
+		case it.kind == itemGone:
+			s.holes--
 		case over:
 			p.c.giveUp(it)
 			p.leave(it)
@@ -198,6 +204,49 @@ func (p pen) unpark(s *session) {
 		s.parking.Shift()
 		p.c.out.Piece()
 	}
+}
+
+// withdraw takes what is parked of a link that has ended out of its session: other links wait for the client's window, which may stay
+// closed, and other clients for the messages. Holes stay behind, until they are more than what is parked.
+func (p pen) withdraw(k *consumer) {
+	s, node := k.s, p.c.broker.Node()
+	s.mu.Lock()
+	back := k.back
+	s.mu.Unlock()
+	var ops []partition.Op
+	for n := range s.parking.Chunks() {
+		chunk := s.parking.Chunk(n)
+		for i := range chunk {
+			it := &chunk[i]
+			if it.kind != itemDelivery || it.consumer != k {
+				continue
+			}
+			if back && !it.d.NoAck {
+				ops = append(ops, k.detached(it.d.ID))
+			}
+			if len(ops) == maxOps {
+				node.Run(ops)
+				ops = ops[:0]
+			}
+			p.leave(it)
+			*it = item{kind: itemGone}
+			s.holes++
+		}
+	}
+	node.Run(ops)
+	if s.holes <= s.parking.Len()/2 {
+		return
+	}
+	var rest serving.List[item]
+	for n := range s.parking.Chunks() {
+		chunk := s.parking.Chunk(n)
+		for i := range chunk {
+			if chunk[i].kind != itemGone {
+				rest.Push(&chunk[i])
+			}
+		}
+	}
+	s.parking, s.holes = rest, 0
 }
 
 // leave counts that an item is no longer parked, and releases it.

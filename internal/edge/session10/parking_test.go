@@ -81,6 +81,29 @@ func TestWhatIsParkedOfAnEndedSessionGoes(t *testing.T) {
 	}
 }
 
+// Holes that links leave when they end are never more than what is parked.
+func TestHolesDoNotPileUp(t *testing.T) {
+	s, other := parked(t, 100)
+	other.NoAck = true
+	body := s.parking.Oldest().d.Body
+	for range 1000 {
+		k := &consumer{s: s, q: other.q, ended: true}
+		for range 10 {
+			s.c.broker.Bodies().Retain(body, 1)
+			s.park(&item{kind: itemDelivery, s: s, consumer: k, bytes: 1, d: delivery(body)})
+		}
+		pen{s.c}.withdraw(k)
+		if n := s.parking.Len(); n-s.holes != 100 || n > 201 || s.parked.Load() != 100 {
+			t.Fatalf("%d are parked, %d of them holes, %d bytes", n, s.holes, s.parked.Load())
+		}
+	}
+	s.limit = 1000
+	pen{s.c}.unpark(s)
+	if s.waiting() || s.holes != 0 || other.count.Load() != 100 {
+		t.Errorf("%d are parked, %d of them holes, %d were sent", s.parking.Len(), s.holes, other.count.Load())
+	}
+}
+
 // A window of one while much is parked costs as much a delivery as when little is.
 func BenchmarkWindowOfOne(b *testing.B) {
 	for name, n := range map[string]int{"10": 10, "10000": 10000} {

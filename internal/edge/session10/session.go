@@ -36,6 +36,7 @@ type session struct {
 	parking serving.List[item] // what waits for the client's window, in order
 	part    *part              // a delivery of which only a part was sent; before all in parking
 	flows   int                // of parking, with answers of the management node
+	holes   int                // of parking: see pen.withdraw
 
 	mu           held.Mutex // guards what follows; goroutines that delete queues take it. It comes before output.mu
 	closed       bool
