@@ -69,7 +69,6 @@ func (c *conn) beginSession(number uint16, b *amqp10.Begin) error {
 	})
 	if refused != nil {
 		f := asFailure(refused)
-		f.condition = amqp10.ConditionResourceLimitExceeded
 		c.log.Error("refused a session", "channel", number, "reason", f.text, "user", c.login.User)
 		c.putFrame(number, &amqp10.End{Error: f.wire()})
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -52,4 +53,24 @@ func TestWholeWay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// As in RabbitMQ, the limits of a user's and a node's channels are none of sessions, which do not count there either.
+func TestSessionsAreNoChannels(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	if err := n.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxChannels: int64(1)}); err != nil {
+		t.Fatal(err)
+	}
+	n.b.SetAccountRules(broker.AccountRules{MaxChannels: 1})
+	c := n.session(t)
+	c.begin(1, 1000)
+	c.begin(2, 1000)
+	n.declare(t, "q", nil) // on the one channel that there may be
+	c.publisher(2, 0, "/queues/q")
+	c.send(1, &amqp10.End{})
+	await[*amqp10.End](c)
+	if err := n.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxChannels: int64(0)}); err != nil {
+		t.Fatal(err)
+	}
+	c.begin(1, 1000)
 }

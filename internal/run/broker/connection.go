@@ -357,7 +357,8 @@ func (c *Connection) Impersonates() bool {
 	return ok && u.HasTag(auth.Impersonator)
 }
 
-// OpenChannel counts a channel, or refuses it if the user or the node has too many (BR-3.7).
+// OpenChannel counts a channel, or refuses it if the user or the node has too many (BR-3.7). A session of AMQP 1.0 is refused only if
+// the user is gone.
 func (c *Connection) OpenChannel() error {
 	b := c.b
 	b.topo.RLock()
@@ -365,6 +366,9 @@ func (c *Connection) OpenChannel() error {
 	b.topo.RUnlock()
 	if !ok {
 		return topology.Refuse(topology.NotAllowed, "%s", auth.UserDeleted(c.User))
+	}
+	if c.hasSessions() {
+		return nil
 	}
 	b.conns.Lock()
 	defer b.conns.Unlock()
@@ -381,17 +385,19 @@ func (c *Connection) OpenChannel() error {
 	c.channels++
 	used.channels++
 	b.channels++
-	if !c.hasSessions() {
-		b.Totals.ChannelsOpened.Add(1)
-	}
+	b.Totals.ChannelsOpened.Add(1)
 	return nil
 }
 
-// hasSessions says that what OpenChannel opens is a session of AMQP 1.0. It counts for limits, but is no channel to who looks.
+// hasSessions says that what OpenChannel opens is a session of AMQP 1.0. It is no channel: neither to who looks, nor for the limits of a
+// user and of the node, as in RabbitMQ. A connection has its own limit of sessions.
 func (c *Connection) hasSessions() bool { return c.traffic == &c.b.Totals.Traffic[LoginAMQP10] }
 
 // CloseChannel counts the end of a channel that OpenChannel has counted.
 func (c *Connection) CloseChannel() {
+	if c.hasSessions() {
+		return
+	}
 	c.b.conns.Lock()
 	c.channels--
 	if c.usage != nil {
@@ -399,9 +405,7 @@ func (c *Connection) CloseChannel() {
 	}
 	c.b.channels--
 	c.b.conns.Unlock()
-	if !c.hasSessions() {
-		c.b.Totals.ChannelsClosed.Add(1)
-	}
+	c.b.Totals.ChannelsClosed.Add(1)
 }
 
 // Broker is the broker behind the connection.
