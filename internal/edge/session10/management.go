@@ -188,7 +188,7 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 		return failSession(amqp10.ConditionInvalidField, "a request to %s needs the properties to, subject and reply-to '%s'", managementNode, replyToMe)
 	}
 	c.flushOps() // what came before is done before
-	r := &request{link: c.link, node: c.broker.NodeName, method: string(method), body: body}
+	r := &request{s: s, link: c.link, node: c.broker.NodeName, method: string(method), body: body}
 	if err := r.serve(string(to)); err != nil {
 		var refused *refusedRequest
 		var e *topology.Error
@@ -274,6 +274,7 @@ func (c *conn) answer(s *session, a *answer) {
 
 // request is a request to the management node.
 type request struct {
+	s      *session // that it came by
 	link   *broker.Connection
 	node   string
 	method string
@@ -352,6 +353,9 @@ func (r *request) serve(target string) (err error) {
 	switch {
 	case kind == "queues" && len(segments) == 3 && segments[2] == "messages" && r.method == "DELETE":
 		n, err := r.link.Purge(message.QueueName(name))
+		if _, live := r.s.c.broker.Requester(name); live && isMissing(err) {
+			err = nil // no reply waits there
+		}
 		return r.count(n, err)
 	case len(segments) != 2:
 	case kind == "queues" && r.method == "GET":
@@ -511,14 +515,25 @@ func (r *request) declareQueue(name string) error {
 	return r.showQueue(name, status)
 }
 
-// showQueue answers with a queue.
+// isMissing says whether an error is that something does not exist.
+func isMissing(err error) bool {
+	var e *topology.Error
+	return errors.As(err, &e) && e.Kind == topology.NotFound
+}
+
+// showQueue answers with a queue, or with the node of a requester.
 func (r *request) showQueue(name, status string) error {
 	declared, q, err := r.link.DescribeQueue(message.QueueName(name))
-	var e *topology.Error
-	if errors.As(err, &e) && e.Kind == topology.NotFound {
+	here, _, _ := amqp10.ReadValue(amqp10.AppendString(nil, r.node))
+	replicas := []amqp10.Value{here}
+	switch {
+	case isMissing(err) && r.s.seesRequester(name):
+		declared = broker.Declared{Consumers: 1}
+		q = broker.QueueShape{Name: message.QueueName(name), Type: "rabbit_volatile_queue", AutoDelete: true}
+		replicas = nil
+	case isMissing(err):
 		return refuse("404", "%s not found", topology.Resource{VHost: r.link.VHost, Kind: topology.QueueResource, Name: name})
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	b, start := amqp10.BeginMap(nil)
@@ -537,8 +552,7 @@ func (r *request) showQueue(name, status string) error {
 	b = amqp10.AppendBool(key("exclusive"), q.Exclusive)
 	b = amqp10.AppendString(key("type"), string(q.Type))
 	b = appendTable(key("arguments"), q.Arguments)
-	replica, _, _ := amqp10.ReadValue(amqp10.AppendString(nil, r.node))
-	if b, err = amqp10.AppendArray(key("replicas"), replica); err != nil {
+	if b, err = amqp10.AppendArray(key("replicas"), replicas...); err != nil {
 		return err
 	}
 	r.status, r.answer = status, amqp10.EndCompound(b, start, n)

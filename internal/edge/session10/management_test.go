@@ -259,3 +259,39 @@ func TestWrongRequests(t *testing.T) {
 	await[*amqp10.Attach](c)
 	c.want(awaitDetach(c).Error, amqp10.ConditionInvalidField, "Link property 'paired' is not set to boolean value 'true'")
 }
+
+// Whoever is going to answer asks whether the requester is still there. Its own session does not see it, as in RabbitMQ.
+func TestTheNodeOfRepliesIsFound(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	requester, c := n.session(t), n.session(t)
+	address := requester.dynamic(2, "rabbitmq:volatile-queue", true)
+	name := strings.TrimPrefix(address, "/queues/")
+	requester.manage(0, 0, 1)
+	c.manage(0, 0, 1)
+	var none amqp10.Value
+	status := func(c *client, method, path, want string) amqp10.Value {
+		t.Helper()
+		status, answer := c.ask(method, path, none)
+		if status != want {
+			t.Errorf("%s %s: %s, want %s", method, path, status, want)
+		}
+		return answer
+	}
+	status(requester, "GET", address, "404")
+	status(c, "DELETE", address+"/messages", "200")
+	status(c, "DELETE", address, "200") // it stays
+	q := status(c, "GET", address, "200")
+	if textAt(q, "name") != name || textAt(q, "type") != "rabbit_volatile_queue" || numberAt(q, "consumer_count") != 1 || numberAt(q, "message_count") != 0 {
+		t.Errorf("%s of type %s, %d consumers", textAt(q, "name"), textAt(q, "type"), numberAt(q, "consumer_count"))
+	}
+	if q, err := n.channel(t).QueueDeclarePassive(name, false, false, false, false, nil); err != nil || q.Consumers != 1 {
+		t.Errorf("by AMQP 0-9-1: %v %v", q, err)
+	}
+	requester.send(0, &amqp10.Detach{Handle: 2, Closed: true})
+	awaitDetach(requester)
+	status(c, "GET", address, "404")
+	status(c, "DELETE", address+"/messages", "404")
+	if _, err := n.channel(t).QueueDeclarePassive(name, false, false, false, false, nil); err == nil {
+		t.Error("AMQP 0-9-1 finds who is gone")
+	}
+}
