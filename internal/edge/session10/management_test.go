@@ -1,6 +1,7 @@
 package session10_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -294,4 +295,51 @@ func TestTheNodeOfRepliesIsFound(t *testing.T) {
 	if _, err := n.channel(t).QueueDeclarePassive(name, false, false, false, false, nil); err == nil {
 		t.Error("AMQP 0-9-1 finds who is gone")
 	}
+}
+
+// A client that ends its link, its session or its connection behind a request without waiting hears the answer first, as long as its
+// window is open: RabbitMQ answers so before the end of a session, and most often before that of a connection.
+func TestAnEndBehindARequest(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	get := amqp10.AppendNull(amqp10.AppendDescriptor((&amqp10.Properties{To: []byte("/queues/q"), Subject: []byte("GET"), ReplyTo: []byte("$me")}).Append(nil), amqp10.DescriptorAMQPValue))
+	transfer := one(0)
+	transfer.Settled = amqp10.Some(true)
+	for name, last := range map[string]amqp10.Composite{"link": &amqp10.Detach{Handle: 1, Closed: true}, "session": &amqp10.End{}, "connection": &amqp10.Close{}} {
+		t.Run(name, func(t *testing.T) {
+			c := n.session(t)
+			c.manage(0, 0, 1)
+			b, _ := amqp10.AppendTransfer(nil, 0, &transfer, 1<<20, 0, get)
+			b, _ = amqp10.AppendTransfer(b, 0, &transfer, 1<<20, 0, get)
+			c.write(amqp10.AppendFrame(b, 0, last))
+			awaitTransfer(c)
+			awaitTransfer(c)
+			f, err := c.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, flow := f.is.(*amqp10.Flow); flow {
+				f, err = c.read()
+			}
+			if got, want := fmt.Sprintf("%T", f.is), fmt.Sprintf("%T", last); err != nil || got != want {
+				t.Errorf("%s (%v), want %s", got, err, want)
+			}
+		})
+	}
+	t.Run("closed window", func(t *testing.T) {
+		c := n.open(t)
+		c.begin(0, 1)
+		c.manage(0, 0, 1) // its credit opens the window
+		c.send(0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 1, OutgoingWindow: 1000})
+		b, _ := amqp10.AppendTransfer(nil, 0, &transfer, 1<<20, 0, get)
+		b, _ = amqp10.AppendTransfer(b, 0, &transfer, 1<<20, 0, get)
+		c.write(amqp10.AppendFrame(b, 0, &amqp10.End{}))
+		awaitTransfer(c)
+		await[*amqp10.End](c)
+		c.begin(0, 1000)
+		c.manage(0, 0, 1)
+		if status, _ := c.ask("GET", "/queues/q", amqp10.Value{}); status != "200" {
+			t.Errorf("%s by another session", status)
+		}
+	})
 }

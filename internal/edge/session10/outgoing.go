@@ -389,6 +389,7 @@ func (s *session) keepPart(it *item, from *part, head []byte, sent int) {
 		return
 	}
 	s.part = &part{it: *it, head: append([]byte{}, head...), sent: sent}
+	s.part.it.parked = true
 	s.parked.Add(int64(it.bytes))
 	if it.kind != itemDelivery {
 		s.flows++

@@ -18,6 +18,7 @@ type output = serving.Output[item, *consumer]
 // item is one thing to send.
 type item struct {
 	kind     uint8
+	parked   bool // in its session
 	bytes    int // what it counts while it waits
 	s        *session
 	consumer *consumer // of an itemDelivery, an itemFlow of a receiver
@@ -266,7 +267,8 @@ func (it *item) waits() bool {
 	return (it.s.waiting() || it.s.room() == 0) && !it.over()
 }
 
-// over says whether the link of an item has ended, or its session.
+// over says whether nobody wants an item any more, since its link has ended, or its session. An answer of the management node was there
+// before the end, and leaves before it, unless it has to wait for the client's window: a client may end all behind its request.
 func (it *item) over() bool {
 	s := it.s
 	s.mu.Lock()
@@ -276,7 +278,10 @@ func (it *item) over() bool {
 
 // ended is over. REQUIRES: session.mu is held.
 func (it *item) ended() bool {
-	return it.s.closed || it.consumer != nil && it.consumer.ended || it.answer != nil && it.answer.m.gone
+	if it.answer != nil {
+		return it.parked && (it.s.closed || it.answer.m.gone)
+	}
+	return it.s.closed || it.consumer != nil && it.consumer.ended
 }
 
 // record reads the record of a delivery. It sets a lost record aside, and the client gets no delivery for it.

@@ -356,6 +356,7 @@ func (s *session) waiting() bool { return s.part != nil || s.parking.Len() > 0 }
 
 // park keeps an item until the client's window is open. REQUIRES: the pen.
 func (s *session) park(it *item) {
+	it.parked = true
 	if it.kind != itemDelivery {
 		if s.flows++; s.flows > maxFlows {
 			s.c.abort(s, failSession(amqp10.ConditionResourceLimitExceeded, "too many flows wait for the window of the session")) // nobody needs so many
