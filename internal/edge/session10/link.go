@@ -319,18 +319,18 @@ func (s *session) detach(d *amqp10.Detach) error {
 	switch {
 	case k != nil && k.q == nil:
 		c.broker.RemoveRequester(k.replies)
-		s.endConsumer(k, true)
+		if s.endConsumer(k, true) {
+			s.letGo(k)
+		}
 	case k != nil:
 		c.flushOps() // what it has settled does not go back
 		c.link.Cancel(k.q, &k.Consumer, nil)
-		held, was := s.endConsumer(k, true)
-		if !was {
+		if !s.endConsumer(k, true) {
 			return nil // its queue was deleted at the same time
 		}
-		for i := range held {
-			c.addOp(k.detached(held[i].id), opOwner{})
-		}
+		s.forget(k, func(u *unsettled) { c.addOp(k.detached(u.id), opOwner{}) })
 		c.flushOps()
+		s.letGo(k)
 		c.link.NotifyConsumerGone(k.q, k.Tag, s.number, true)
 		s.dropTemporary(k.made)
 	case p != nil:
@@ -352,20 +352,35 @@ func (s *session) detach(d *amqp10.Detach) error {
 	return nil
 }
 
-// endConsumer takes a consumer out of the session, and returns what it has not settled. was is false if somebody else has done
+// endConsumer takes a consumer out of the session: no delivery of it becomes unsettled any more. was is false if somebody else has done
 // it. back says that deliveries in the output go back one by one.
-func (s *session) endConsumer(k *consumer, back bool) (held []unsettled, was bool) {
+func (s *session) endConsumer(k *consumer, back bool) (was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k.ended {
-		return nil, false
+		return false
 	}
 	k.ended, k.back = true, back
 	k.gone.Store(true)
 	delete(s.consumers, k.handle)
-	held = s.unsettled.takeOf(k, nil)
-	s.c.putItem(item{kind: itemWindow, s: s, consumer: k}) // what is parked of it is released
-	return held, true
+	return true
+}
+
+// letGo gives back what is parked of a consumer that has ended: see pen.withdraw. It comes behind what the client has and has not settled.
+func (s *session) letGo(k *consumer) { s.c.putItem(item{kind: itemWindow, s: s, consumer: k}) }
+
+// forget takes what a consumer that has ended has not settled out of the session, and calls f for each delivery, in order.
+// session.mu is free meanwhile, and now and then: there may be millions.
+func (s *session) forget(k *consumer, f func(u *unsettled)) {
+	var list []unsettled
+	for from, more := uint64(0), true; more; {
+		s.mu.Lock()
+		list, from, more = s.unsettled.takeOf(k, from, list[:0])
+		s.mu.Unlock()
+		for i := range list {
+			f(&list[i])
+		}
+	}
 }
 
 func (s *session) endPublisher(p *publisher) {

@@ -60,7 +60,7 @@ type consumer struct {
 	announced atomic.Bool  // a flow that says it is in the output
 	// Owned by the holder of the pen.
 	shown      int32  // the activity that flows have told the client
-	timedOutTo uint64 // deliveries before this number were released already, if they ever are: the oldest time out first
+	timedOutTo uint64 // deliveries before this number are not looked at when some have timed out: the oldest do first
 }
 
 // Activities of a consumer.
@@ -85,9 +85,11 @@ func (k *consumer) Flush() { k.s.c.out.Flush(true) }
 // QueueGone implements partition.Subscriber.
 func (k *consumer) QueueGone(q *partition.Queue, _ *queue.Consumer) {
 	s := k.s
-	if _, was := s.endConsumer(k, false); !was {
+	if !s.endConsumer(k, false) {
 		return
 	}
+	s.forget(k, func(*unsettled) {})
+	s.letGo(k)
 	s.c.link.NotifyConsumerGone(q, k.Tag, s.number, false)
 	s.departed(q.Name)
 	s.mu.Lock()
@@ -447,9 +449,14 @@ func (p pen) released(it *item) {
 	for _, id := range it.flow.released {
 		taken[id] = true
 	}
-	s.mu.Lock()
-	list := s.unsettled.find(k, k.timedOutTo, taken, nil) // none if the session or the link has ended
-	s.mu.Unlock()
+	var list []uint64
+	for more := true; more; {
+		s.mu.Lock()
+		if more = !s.closed && !k.ended; more {
+			list, k.timedOutTo, more = s.unsettled.find(k, k.timedOutTo, taken, list)
+		}
+		s.mu.Unlock()
+	}
 	for len(list) > 0 {
 		n := 1
 		for n < len(list) && list[n] == list[0]+uint64(n) {
@@ -460,7 +467,6 @@ func (p pen) released(it *item) {
 			d.Last = amqp10.Some(uint32(list[n-1]))
 		}
 		p.c.out.Wire = amqp10.AppendFrame(p.c.out.Wire, s.number, &d)
-		k.timedOutTo = list[n-1] + 1
 		list = list[n:]
 	}
 }

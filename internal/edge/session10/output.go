@@ -19,7 +19,7 @@ type output = serving.Output[item, *consumer]
 type item struct {
 	kind     uint8
 	parked   bool // in its session
-	bytes    int // what it counts while it waits
+	bytes    int  // what it counts while it waits
 	s        *session
 	consumer *consumer // of an itemDelivery, an itemFlow of a receiver
 	d        queue.Delivery

@@ -47,7 +47,7 @@ func (l *unsettledList) push(u unsettled) {
 
 // take removes the first deliveries from the number first to last, at most most of them, and appends them to dst.
 func (l *unsettledList) take(first, last uint64, most int, dst []unsettled) []unsettled {
-	k, _ := slices.BinarySearchFunc(l.chunks, first, func(c *unsettledChunk, first uint64) int { return cmp.Compare(c.list[len(c.list)-1].number, first) })
+	k := l.chunkOf(first)
 	for k < len(l.chunks) && most > 0 && l.chunks[k].list[0].number <= last {
 		c := l.chunks[k]
 		at, _ := slices.BinarySearchFunc(c.list, first, func(u unsettled, first uint64) int { return cmp.Compare(u.number, first) })
@@ -68,25 +68,30 @@ func (l *unsettledList) take(first, last uint64, most int, dst []unsettled) []un
 	return dst
 }
 
-// find appends the numbers of a consumer's deliveries with these ids, from a number on, in order.
-func (l *unsettledList) find(k *consumer, from uint64, ids map[queue.ID]bool, dst []uint64) []uint64 {
-	left := len(ids)
-	at, _ := slices.BinarySearchFunc(l.chunks, from, func(c *unsettledChunk, from uint64) int { return cmp.Compare(c.list[len(c.list)-1].number, from) })
-	for _, c := range l.chunks[at:] {
+// find looks for a consumer's deliveries with these ids, in the slice from a number on, and appends their numbers to dst. They are taken
+// back in the order of the deliveries, so it goes on behind a slice only if the last delivery of the consumer there was one of them, or
+// there was none. The next search begins at next: so a search looks at a slice more than those before it have not looked at.
+func (l *unsettledList) find(k *consumer, from uint64, ids map[queue.ID]bool, dst []uint64) (found []uint64, next uint64, more bool) {
+	slice, end, more := l.slice(from)
+	next, missed := end, false
+	for _, c := range slice {
 		for i := range c.list {
-			if u := &c.list[i]; u.consumer == k && u.number >= from && ids[u.id] {
-				if dst, left = append(dst, u.number), left-1; left == 0 {
-					return dst
-				}
+			switch u := &c.list[i]; {
+			case u.consumer != k || u.number < from:
+			case ids[u.id]:
+				dst, next, missed = append(dst, u.number), end, false
+			case !missed:
+				next, missed = u.number, true
 			}
 		}
 	}
-	return dst
+	return dst, next, more && !missed
 }
 
-// takeOf removes all deliveries of a consumer and appends them to dst.
-func (l *unsettledList) takeOf(k *consumer, dst []unsettled) []unsettled {
-	for _, c := range l.chunks {
+// takeOf removes a consumer's deliveries in the slice from a number on, and appends them to dst. It goes on at next if there is more.
+func (l *unsettledList) takeOf(k *consumer, from uint64, dst []unsettled) (taken []unsettled, next uint64, more bool) {
+	slice, next, more := l.slice(from)
+	for _, c := range slice {
 		for i := range c.list {
 			if u := &c.list[i]; u.consumer == k {
 				dst = append(dst, *u)
@@ -96,12 +101,34 @@ func (l *unsettledList) takeOf(k *consumer, dst []unsettled) []unsettled {
 			}
 		}
 	}
-	for k := 0; k < len(l.chunks); {
-		if l.shrink(k) {
-			k++
+	at := l.chunkOf(from)
+	for range slice {
+		if l.shrink(at) {
+			at++
 		}
 	}
-	return dst
+	return dst, next, more
+}
+
+// sliceChunks is how many chunks whoever looks at all of a list looks at while session.mu is held: 16,384 deliveries.
+const sliceChunks = 16
+
+// slice is some chunks from the one on that may have a number. next is a number behind all of theirs, and more says whether there are
+// more chunks.
+func (l *unsettledList) slice(from uint64) (chunks []*unsettledChunk, next uint64, more bool) {
+	rest := l.chunks[l.chunkOf(from):]
+	if len(rest) == 0 {
+		return nil, from, false
+	}
+	chunks = rest[:min(sliceChunks, len(rest))]
+	last := chunks[len(chunks)-1].list
+	return chunks, last[len(last)-1].number + 1, len(chunks) < len(rest)
+}
+
+// chunkOf is the index of the first chunk that has a number or one behind it.
+func (l *unsettledList) chunkOf(number uint64) int {
+	k, _ := slices.BinarySearchFunc(l.chunks, number, func(c *unsettledChunk, number uint64) int { return cmp.Compare(c.list[len(c.list)-1].number, number) })
+	return k
 }
 
 // shrink takes the holes out of a chunk if it has many, and drops it if it has nothing else. Then there is another in its place.
