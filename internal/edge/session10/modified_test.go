@@ -120,9 +120,8 @@ func TestDL_12_5_DeliveryTimeBeforeAllOfTime(t *testing.T) {
 	n.publish(t, "q", "m")
 	tr, _ := awaitTransfer(c)
 	c.modify(tr, &amqp10.Modified{MessageAnnotations: annotationsOf("x-opt-delivery-time", amqp10.AppendLong(nil, -1<<63))})
-	n.publish(t, "q", "next")
-	if _, payload := awaitTransfer(c); !strings.HasSuffix(string(payload), "m") {
-		t.Errorf("got %q, want the message whose time has passed", payload)
+	if tr, _ := awaitTransfer(c); tr.DeliveryID.Value != 1 { // it fails when nothing comes
+		t.Errorf("delivery %d", tr.DeliveryID.Value)
 	}
 }
 
