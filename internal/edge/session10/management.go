@@ -208,12 +208,15 @@ func (s *session) request(m *manager, t *amqp10.Transfer, payload []byte) error 
 	c.heldAnswers += len(m.held[len(m.held)-1])
 	s.answerHeld(m)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	m.inCredit--
 	m.inCount++
 	if m.inCredit <= maxManagementCredit/2 {
 		m.inCredit = maxManagementCredit
 		s.grantManager(m)
+	}
+	s.mu.Unlock()
+	if r.token {
+		return c.reviewRights(s)
 	}
 	return nil
 }
@@ -282,6 +285,7 @@ type request struct {
 	query  url.Values
 	// exclusive says that it declares a queue as exclusive and durable, which here is one of the two.
 	exclusive bool
+	token     bool // the client's rights are looked at again behind the answer
 
 	status string
 	answer []byte // an encoded value
@@ -341,7 +345,8 @@ func (r *request) serve(target string) (err error) {
 		if _, ok := r.body.Binary(); !ok {
 			return refuse("400", "the token is no binary")
 		}
-		return r.done(nil) // as RabbitMQ with a backend that has no tokens
+		r.token = true // as RabbitMQ with a backend that has no tokens
+		return r.done(nil)
 	}
 	if len(segments) < 2 || kind != "queues" && kind != "exchanges" {
 		return refuse("404", "no %s %s", r.method, path)

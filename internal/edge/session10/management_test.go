@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -342,4 +343,69 @@ func TestAnEndBehindARequest(t *testing.T) {
 			t.Errorf("%s by another session", status)
 		}
 	})
+}
+
+// Behind a token the broker looks at the rights to all links of the connection again, as RabbitMQ does.
+func TestATokenReviewsRights(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	token := func() amqp10.Value {
+		v, _, _ := amqp10.ReadValue(amqp10.AppendBinary(nil, []byte("token")))
+		return v
+	}()
+	may := func(write, read string) {
+		t.Helper()
+		if _, err := n.b.PutPermission(auth.Permission{User: "guest", VHost: "/", Configure: ".*", Write: write, Read: read}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.session(t)
+	c.manage(0, 0, 1)
+	for channel := uint16(1); channel <= 3; channel++ {
+		c.begin(channel, 1000)
+	}
+	c.publisher(1, 0, "/exchanges/amq.topic/k")
+	c.consumer(2, 0, "q", 0)
+	c.publisher(3, 0, "")
+	present := func(want string) {
+		t.Helper()
+		if status, _ := c.ask("PUT", "/auth/tokens", token); status != want {
+			t.Errorf("status %s", status)
+		}
+	}
+	ends := func(channel uint16, text string) {
+		t.Helper()
+		for {
+			f, err := c.read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end, ok := f.is.(*amqp10.End); ok {
+				if f.channel != channel {
+					t.Errorf("session %d ends, want %d", f.channel, channel)
+				}
+				c.want(end.Error, amqp10.ConditionUnauthorizedAccess, text)
+				return
+			}
+		}
+	}
+	present("204")
+	c.fence() // all stay
+	may("^q$", ".*")
+	c.fence()
+	present("204")
+	ends(1, "write access to exchange 'amq.topic' in vhost '/' refused for user 'guest'")
+	c.consumer(0, 2, "q", 0) // on the session of the token itself
+	may("^q$", "^r$")
+	present("204")
+	ends(2, "read access to queue 'q' in vhost '/' refused for user 'guest'")
+	ends(0, "read access to queue 'q' in vhost '/' refused for user 'guest'")
+	c.fence() // the others stay
+	c.begin(0, 1000)
+	c.manage(0, 0, 1)
+	if _, err := n.b.DeletePermission("/", "guest"); err != nil {
+		t.Fatal(err)
+	}
+	present("204")
+	c.want(awaitClose(c).Error, amqp10.ConditionUnauthorizedAccess, "access to vhost / failed for new credential: access to vhost '/' refused for user 'guest'")
 }
