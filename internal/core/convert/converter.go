@@ -103,7 +103,7 @@ func (c *converter) annotation(key []byte, v *amqp10.Value) error {
 		}
 	case annotationExpires:
 		if s, ok := v.Text(); ok {
-			if ms, err := strconv.ParseUint(string(s), 10, 63); err == nil && ms <= maxTTL {
+			if ms, ok := parseTTL(string(s)); ok {
 				c.ttl, c.hasTTL = ms, true
 			}
 		}
@@ -112,6 +112,12 @@ func (c *converter) annotation(key []byte, v *amqp10.Value) error {
 		c.add(key, v)
 	}
 	return nil
+}
+
+// parseTTL reads a time to live in milliseconds.
+func parseTTL(s string) (ms uint64, ok bool) {
+	ms, err := strconv.ParseUint(s, 10, 63)
+	return ms, err == nil && ms <= maxTTL
 }
 
 // maxTTL is ten years in milliseconds (DL-8.3).

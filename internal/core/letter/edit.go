@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/convert"
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
@@ -40,36 +43,55 @@ const shownBody = 64 << 10
 // maxHeaders is how many bytes the headers of an edited letter may have, unless it had more before.
 const maxHeaders = 128 << 10
 
-// Apply returns the properties and the body of the edited copy, and what differs. An error says what is wrong with the edit.
-func (e *Edit) Apply(rec message.Record) (properties, body []byte, changes []Change, err error) {
+// Edited are the parts of an edited copy.
+type Edited struct {
+	Properties []byte
+	Sections   *message.Sections // nil for a message of AMQP 0-9-1
+	Body       []byte
+}
+
+// errNothing is the refusal of an edit after which all is as before.
+var errNothing = errors.New("edit: it changes nothing")
+
+// Apply returns the edited copy, and what differs. history is that of the letter. An error says what is wrong with the edit.
+func (e *Edit) Apply(rec message.Record, history *deadletter.History) (d Edited, changes []Change, err error) {
+	for _, f := range convert.Headers(&deadletter.History{Annotations: history.Annotations}) {
+		if _, ok := e.Headers[f.Key]; ok {
+			return d, nil, fmt.Errorf("edit: header.%s cannot be changed: a consumer has said it with its outcome, and it stays with the history", f.Key)
+		}
+	}
+	if rec.HasSections() {
+		return e.apply10(rec)
+	}
 	l, err := amqp091.DecodeProps(rec.Properties())
 	if err != nil {
-		return nil, nil, nil, err
+		return d, nil, err
 	}
 	before := len(amqp091.AppendTable(nil, l.Headers))
-	if body, err = e.body(rec.Body(), &changes); err != nil {
-		return nil, nil, nil, err
+	if d.Body, err = e.body(rec.Body(), &changes); err != nil {
+		return d, nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Properties)) {
 		if err := editProperty(&l, name, e.Properties[name], &changes); err != nil {
-			return nil, nil, nil, err
+			return d, nil, err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		if err := editHeader(&l, name, e.Headers[name], &changes); err != nil {
-			return nil, nil, nil, err
+			return d, nil, err
 		}
 	}
 	if len(changes) == 0 {
-		return nil, nil, nil, fmt.Errorf("edit: it changes nothing")
+		return d, nil, errNothing
 	}
 	if l.Headers.CheckDepth() != nil {
-		return nil, nil, nil, fmt.Errorf("edit: headers are nested more than %d deep", amqp091.MaxDepth)
+		return d, nil, fmt.Errorf("edit: headers are nested more than %d deep", amqp091.MaxDepth)
 	}
 	if n := len(amqp091.AppendTable(nil, l.Headers)); n > max(maxHeaders, before) {
-		return nil, nil, nil, fmt.Errorf("edit: headers of %d bytes, the limit is %d", n, max(maxHeaders, before))
+		return d, nil, fmt.Errorf("edit: headers of %d bytes, the limit is %d", n, max(maxHeaders, before))
 	}
-	return amqp091.AppendPropsFrom(nil, l), body, changes, nil
+	d.Properties = amqp091.AppendPropsFrom(nil, l)
+	return d, changes, nil
 }
 
 func (e *Edit) body(old []byte, changes *[]Change) ([]byte, error) {
@@ -201,13 +223,21 @@ func brokersOwn(name string) bool {
 	return name == "x-death" || name == "x-delivery-count" || name == "x-acquired-count" || strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-func editHeader(l *amqp091.PropertyList, name string, v any, changes *[]Change) error {
-	what := "header." + name
+// checkHeader refuses names of headers that no edit can change.
+func checkHeader(name string) error {
 	if brokersOwn(name) {
-		return fmt.Errorf("edit: %s cannot be changed: it tells of deaths", what)
+		return fmt.Errorf("edit: header.%s cannot be changed: it tells of deaths", name)
 	}
 	if len(name) > math.MaxUint8 {
 		return fmt.Errorf("edit: a header's name of %d bytes is too long", len(name))
+	}
+	return nil
+}
+
+func editHeader(l *amqp091.PropertyList, name string, v any, changes *[]Change) error {
+	what := "header." + name
+	if err := checkHeader(name); err != nil {
+		return err
 	}
 	at := slices.IndexFunc(l.Headers, func(f amqp091.Field) bool { return f.Key == name })
 	c := Change{What: what}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
@@ -50,12 +51,12 @@ func TestEditedHeadersKeepTheirTypes(t *testing.T) {
 	} {
 		rec := recordWith(amqp091.PropertyList{Headers: amqp091.Table{{Key: "k", Value: c.old}, {Key: "other", Value: uint32(7)}}}, "")
 		e := editFrom(t, `{"headers":{"k":`+c.sent+`,"new":1}}`)
-		props, _, _, err := e.Apply(rec)
+		d, _, err := e.Apply(rec, &deadletter.History{})
 		if err != nil {
 			t.Errorf("%v %T and %s: %v", c.old, c.old, c.sent, err)
 			continue
 		}
-		l, err := amqp091.DecodeProps(props)
+		l, err := amqp091.DecodeProps(d.Properties)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,16 +75,16 @@ func TestTheDifferenceOfAnEdit(t *testing.T) {
 	kind, id, mode, at := "order", "m1", uint8(2), uint64(5)
 	rec := recordWith(amqp091.PropertyList{Type: &kind, MessageID: &id, DeliveryMode: &mode, Timestamp: &at, Headers: amqp091.Table{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}}, "old")
 	e := editFrom(t, `{"body":"new","properties":{"type":null,"message_id":"m1","priority":3,"timestamp":6},"headers":{"a":null,"b":"2","c":"3","d":null}}`)
-	props, body, diff, err := e.Apply(rec)
-	if err != nil || string(body) != "new" {
-		t.Fatal(string(body), err)
+	d, diff, err := e.Apply(rec, &deadletter.History{})
+	if err != nil || string(d.Body) != "new" {
+		t.Fatal(string(d.Body), err)
 	}
 	got, _ := json.Marshal(diff)
 	if want := `[{"what":"body","before":"old","after":"new"},{"what":"property.priority","before":null,"after":3},{"what":"property.timestamp","before":5,"after":6},` +
 		`{"what":"property.type","before":"order","after":null},{"what":"header.a","before":"1","after":null},{"what":"header.c","before":null,"after":"3"}]`; string(got) != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	l, err := amqp091.DecodeProps(props)
+	l, err := amqp091.DecodeProps(d.Properties)
 	if err != nil || l.Type != nil || *l.Priority != 3 || *l.Timestamp != 6 || *l.MessageID != id || *l.DeliveryMode != mode || len(l.Headers) != 2 {
 		t.Errorf("%+v, %v", l, err)
 	}

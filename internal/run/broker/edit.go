@@ -82,10 +82,9 @@ func (c *Connection) Original(e *Edit) (o Original, err error) {
 }
 
 // Draft returns the record of an edited copy, with these properties and this body, after checking them as those of a publish. What
-// the client did not change is not held against the client. A message of another protocol becomes one of AMQP 0-9-1 by an edit: what
-// was around its body says nothing of the new properties.
-func (c *Connection) Draft(o *Original, properties, body []byte) (message.Record, error) {
-	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Body: [][]byte{body}, Size: len(body)}
+// the client did not change is not held against the client. sections is nil for a message of AMQP 0-9-1.
+func (c *Connection) Draft(o *Original, properties []byte, sections *message.Sections, body []byte) (message.Record, error) {
+	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Sections: sections, Body: [][]byte{body}, Size: len(body)}
 	before, _ := amqp091.ParseProps(o.Record.Properties())
 	rec, err := c.recordOf(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
 	if err == nil && len(properties) > len(o.Record.Properties()) { // one that was too long before may become shorter

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
 )
@@ -81,12 +82,13 @@ func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (
 	if mask := m.office.masks.Mask(r.VHost); !r.Reveal && mask.Hides(e.original.Record) {
 		return e, p, refuse(Forbidden, "masks of vhost '%s' hide something of the letter: who edits it must see it (reveal=true)", r.VHost)
 	}
-	properties, body, diff, err := r.Edit.Apply(e.original.Record)
+	history, _ := deadletter.Parse(e.original.History) // a parked letter may have none
+	edited, diff, err := r.Edit.Apply(e.original.Record, &history)
 	if err != nil {
 		return e, p, refuse(BadRequest, "%v", err)
 	}
 	p.Diff = diff
-	if e.draft, err = c.Draft(&e.original, properties, body); err != nil {
+	if e.draft, err = c.Draft(&e.original, edited.Properties, edited.Sections, edited.Body); err != nil {
 		return e, p, err
 	}
 	if !e.original.Ready {
