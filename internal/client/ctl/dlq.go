@@ -569,7 +569,7 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 	if names := sortedKeys(l.Headers); len(names) > 0 {
 		i.print("\nHeaders:")
 		for _, name := range names {
-			if name != "x-death" && name != "x-exception-stacktrace" { // they stand above and below
+			if name != "x-death" && !(name == "x-exception-stacktrace" && l.Cause.Detail != "" && l.Cause.From == "spring") { // they stand above and below
 				text, _ := encode(l.Headers[name])
 				i.print("  %s: %s", plain(name), cutText(text, 200))
 			}

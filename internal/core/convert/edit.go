@@ -63,17 +63,17 @@ func Field(v *amqp10.Value) (field any, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	field, err := amqp091.DecodeValue(b[0], content(b))
+	field, err := amqp091.DecodeValue(CutField(b))
 	return field, err == nil
 }
 
-// content is what an encoded field value has after its type, and its length if it has one.
-func content(field []byte) []byte {
+// CutField is the type of an encoded field value, and what is in it: without its length, if it has one.
+func CutField(field []byte) (typ byte, content []byte) {
 	switch field[0] {
 	case 'S', 'x', 'A', 'F':
-		return field[5:]
+		return field[0], field[5:]
 	}
-	return field[1:]
+	return field[0], field[1:]
 }
 
 // AppendID appends a message-id as a client of AMQP 0-9-1 writes it: a uuid if it is written as RabbitMQ writes one, else a string.

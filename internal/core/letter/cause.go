@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -131,28 +132,42 @@ func (t *told) note(of family, what field, value []byte) {
 // parked says whether the headers tell of a failure, so that the message was parked by a consumer.
 func (t *told) parked() bool { return t.set[fieldClass] || t.set[fieldError] }
 
-// readHeaders looks at all headers once, behind a mask, which may be nil.
-func (t *told) readHeaders(headers []byte, names *Names, mask *Mask) {
+// read looks at the annotations that outcomes have merged into the message, and at all headers once, behind a mask, which may be nil. If
+// annotations tell of a failure, that is later than what headers tell of one.
+func (t *told) read(annotations string, headers []byte, names *Names, mask *Mask) {
+	if annotations != "" {
+		for _, f := range convert.Headers(&deadletter.History{Annotations: annotations}) {
+			if typ, value := convert.CutField(f.Encoded); typ == 'S' {
+				t.readHeader([]byte(f.Key), value, names, mask, false)
+			}
+		}
+	}
+	failed := t.parked() || t.set[fieldDetail]
 	amqp091.RangeHeaders(headers, func(key []byte, typ byte, value []byte) bool {
-		if typ != 'S' && typ != 'x' {
-			return true
-		}
-		of, what := known(key)
-		if names != nil {
-			if own := names.field(string(key)); own != nothing {
-				of, what = configured, own
-			}
-		}
-		if what != nothing {
-			if mask.HidesHeader(string(key)) {
-				value = []byte(Hidden)
-			} else if mask != nil {
-				value = []byte(mask.Text(string(value)))
-			}
-			t.note(of, what, value)
+		if typ == 'S' || typ == 'x' {
+			t.readHeader(key, value, names, mask, failed)
 		}
 		return true
 	})
+}
+
+// readHeader notes what a header tells. failed: not of a failure.
+func (t *told) readHeader(key, value []byte, names *Names, mask *Mask, failed bool) {
+	of, what := known(key)
+	if names != nil {
+		if own := names.field(string(key)); own != nothing {
+			of, what = configured, own
+		}
+	}
+	if what == nothing || failed && (what == fieldClass || what == fieldError || what == fieldDetail) {
+		return
+	}
+	if mask.HidesHeader(string(key)) {
+		value = []byte(Hidden)
+	} else if mask != nil {
+		value = []byte(mask.Text(string(value)))
+	}
+	t.note(of, what, value)
 }
 
 func (n *Names) field(key string) field {

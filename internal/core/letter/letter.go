@@ -146,9 +146,18 @@ func (l *Letter) parse() {
 	}
 	l.parsed = true
 	l.props, _ = amqp091.ParseProps(l.Record.Properties()) // of a record that cannot be read nothing is known
-	if len(l.props.Headers) > 0 {
-		l.told.readHeaders(l.props.Headers, l.names, nil)
+	if annotations := l.annotations(); annotations != "" || len(l.props.Headers) > 0 {
+		l.told.read(annotations, l.props.Headers, l.names, nil)
 	}
+}
+
+// annotations are those that outcomes of AMQP 1.0 have merged into a message that has died: "" while it is looked at whether a consumer has
+// parked it, since these say only that somebody has had it before.
+func (l *Letter) annotations() string {
+	if l.History == nil {
+		return ""
+	}
+	return l.History.Annotations
 }
 
 // Props are the properties as they were published.
@@ -172,7 +181,7 @@ func (l *Letter) shown() *told {
 	}
 	if !l.masked {
 		l.masked = true
-		l.behind.readHeaders(l.props.Headers, l.names, l.mask)
+		l.behind.read(l.annotations(), l.props.Headers, l.names, l.mask)
 	}
 	return &l.behind
 }

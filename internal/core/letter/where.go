@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -151,6 +152,14 @@ func (c *condition) value(l *Letter) (text []byte, number float64, numeric, ther
 		return nil, 0, false, false
 	}
 	typ, value, ok := amqp091.HeaderField(p.Headers, c.header)
+	if annotations := l.annotations(); annotations != "" {
+		for _, f := range convert.Headers(&deadletter.History{Annotations: annotations}) {
+			if f.Key == c.header {
+				typ, value = convert.CutField(f.Encoded)
+				ok = true
+			}
+		}
+	}
 	if !ok {
 		return nil, 0, false, false
 	}
