@@ -126,7 +126,7 @@ export interface Stop {
 export interface Letter extends Row {
   timeline: Stop[]; rejected_by?: RejectedBy | null; cause?: { class?: string; error?: string; detail?: string; from?: string } | null;
   properties: Record<string, unknown>; headers: Record<string, unknown>;
-  body: { bytes: number; encoding: "json" | "text" | "base64"; text: string; cut: boolean };
+  body: { bytes: number; encoding: "json" | "text" | "base64"; text: string; cut: boolean; section?: "amqp-value" | "amqp-sequence" };
   replay?: { exchange: string; routing_keys: string[]; queues: string[]; problem: string | null } | null;
   from?: string; edited_from?: string; replayed_from?: string; older_headers?: boolean; discarded?: { job: string; by: string; reason?: string; rule?: string; at_ms?: number } | null; masked?: boolean;
 }

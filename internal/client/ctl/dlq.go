@@ -476,6 +476,7 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		Body         struct {
 			Bytes          int
 			Encoding, Text string
+			Section        string
 			Cut            bool
 		}
 		Replay struct {
@@ -578,7 +579,14 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 	if l.Cause.Detail != "" {
 		i.print("\nDetail:\n%s", printable(firstLines(l.Cause.Detail, 20)))
 	}
-	i.print("\nBody (%s):\n%s", l.Body.Encoding, printable(indented(l.Body.Encoding, l.Body.Text)))
+	form := l.Body.Encoding
+	switch l.Body.Section {
+	case "amqp-value":
+		form = "an AMQP value"
+	case "amqp-sequence":
+		form = "AMQP sequences"
+	}
+	i.print("\nBody (%s):\n%s", form, printable(indented(l.Body.Encoding, l.Body.Text)))
 	if l.Body.Cut {
 		i.print("... the first part of %d bytes", l.Body.Bytes)
 	}

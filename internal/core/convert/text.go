@@ -67,6 +67,30 @@ func endsWithData(rec message.Record) bool {
 	return false
 }
 
+// Named is what a message that came by AMQP 1.0 says of its type: the property subject, and the annotation that is the property type of
+// AMQP 0-9-1. The property type in the record is not always the latter: it also says that the body is no data.
+func Named(rec message.Record) (subject, typ []byte) {
+	if !rec.HasSections() {
+		return nil, nil
+	}
+	for head := rec.Sections().Head; len(head) > 0; {
+		d, v, rest, err := amqp10.NextSection(head)
+		if err != nil {
+			break // the beginning of a data section
+		}
+		switch below := v.Underlying(); d {
+		case amqp10.DescriptorMessageAnnotations:
+			if v, ok := below.Lookup(annotationType); ok {
+				typ = shortText(&v)
+			}
+		case amqp10.DescriptorProperties:
+			subject, _ = below.At(int(amqp10.PropertySubject)).Text()
+		}
+		head = rest
+	}
+	return subject, typ
+}
+
 // ValueText is a value as BodyText shows one.
 func ValueText(v *amqp10.Value, limit int) string {
 	t := texter{limit: limit}

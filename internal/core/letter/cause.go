@@ -293,11 +293,14 @@ func named(word string) bool {
 	return false
 }
 
-// messageType is the type that the property or a header names.
-func (t *told) messageType(property []byte) string {
+// messageType is the type that the property or a header names, or else the subject.
+func (t *told) messageType(property, subject []byte) string {
 	s := property
 	if len(s) == 0 {
 		s = t.value[fieldType]
+	}
+	if len(s) == 0 {
+		s, property = subject, subject
 	}
 	text := string(cut(s, MaxClass))
 	if i := strings.IndexAny(text, ",;"); i > 0 && len(property) == 0 {

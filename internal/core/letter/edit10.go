@@ -208,7 +208,7 @@ func (x *edit10) kindOf(rec message.Record) amqp10.Descriptor {
 // body10 replaces the body by one section of data, unless it is what is shown of the body anyhow.
 func (e *Edit) body10(x *edit10, rec message.Record, changes *[]Change) error {
 	old := convert.Body(rec)
-	text, kind, cut := convert.BodyText(rec, shownBody)
+	text, kind, _ := convert.BodyText(rec, WholeText(rec))
 	if kind != "" {
 		old = text
 	}
@@ -217,7 +217,6 @@ func (e *Edit) body10(x *edit10, rec message.Record, changes *[]Change) error {
 	if err != nil || len(more) == 0 {
 		return err
 	}
-	more[0].Cut = more[0].Cut || cut
 	*changes = more
 	if kind != "" {
 		*changes = append(*changes, Change{What: "body.section", Before: kind, After: "data"})

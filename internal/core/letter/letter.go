@@ -3,6 +3,7 @@ package letter
 import (
 	"slices"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
@@ -252,12 +253,38 @@ func (l *Letter) Type() string {
 		return l.unmaskedType()
 	}
 	t := l.shown()
-	return l.mask.Text(t.messageType([]byte(l.mask.Text(string(l.props.Type)))))
+	typ, subject := l.typed()
+	return l.mask.Text(t.messageType([]byte(l.mask.Text(string(typ))), []byte(l.mask.Text(string(subject)))))
 }
 
 func (l *Letter) unmaskedType() string {
 	l.parse()
-	return l.told.messageType(l.props.Type)
+	return l.told.messageType(l.typed())
+}
+
+// typed are the property type, and the subject of a message that came by AMQP 1.0. The type amqp-1.0 says how a body is encoded, and nothing
+// of the message.
+func (l *Letter) typed() (property, subject []byte) {
+	if property = l.props.Type; string(property) == "amqp-1.0" {
+		property = nil
+	}
+	if l.Record.HasSections() {
+		subject, property = convert.Named(l.Record)
+	}
+	return property, subject
+}
+
+// WholeText is how many bytes of a body's text are all of it for those who edit or store it. Only of a value that is made for this the text is
+// longer: an array whose elements take no room.
+func WholeText(rec message.Record) int { return max(MaxMasked, 6*rec.BodySize()) }
+
+// Text is the body as people read it, at least its first limit bytes if it is not masked: of a value of AMQP 1.0 the text, otherwise all of
+// the body. kind is that of convert.BodyText. cut: there is more than that.
+func (l *Letter) Text(limit int) (body []byte, kind string, cut bool) {
+	if body, kind, cut = convert.BodyText(l.Record, limit); kind == "" {
+		return l.Record.Body(), "", false
+	}
+	return body, kind, cut
 }
 
 // Source is the queue in which it died last, "" if nobody says.

@@ -270,7 +270,7 @@ func (q *Query) Match(l *Letter) bool {
 		q.typ != nil && l.Type() != *q.typ,
 		q.class != nil && !q.isClass(l.Cause().Class),
 		q.err != nil && !q.err.MatchString(l.Cause().Error),
-		q.body != nil && !bytes.Contains(l.Record.Body(), q.body):
+		q.body != nil && !l.contains(q.body):
 		return false
 	}
 	for i := range q.where {
@@ -315,4 +315,13 @@ func (q *Query) Asks(m *Mask) string {
 		}
 	}
 	return ""
+}
+
+// contains says whether the body has these bytes; a value of AMQP 1.0 may have them as it is encoded, or as its text shows it.
+func (l *Letter) contains(b []byte) bool {
+	if bytes.Contains(l.Record.Body(), b) {
+		return true
+	}
+	text, kind, _ := l.Text(WholeText(l.Record))
+	return kind != "" && bytes.Contains(text, b)
 }

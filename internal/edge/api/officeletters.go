@@ -191,6 +191,7 @@ type letterBody struct {
 	Encoding string `json:"encoding"` // json, text or base64
 	Text     string `json:"text"`
 	Cut      bool   `json:"cut"`
+	Section  string `json:"section,omitempty"` // amqp-value or amqp-sequence: text is what it says, and bytes are those that it is encoded in
 }
 
 type replayForecast struct {
@@ -223,6 +224,7 @@ func (s *server) getLetter(r *request) (any, error) {
 		From:  w.From, EditedFrom: w.EditedFrom, ReplayedFrom: w.ReplayedFrom, OlderHeaders: w.OlderHeaders,
 		Replay: replayForecast{Exchange: w.Replay.Exchange, Keys: orEmpty(w.Replay.Keys), Queues: orEmpty(w.Replay.Queues)},
 	}
+	a.Body.Section = w.Section
 	a.Discarded = r.discardOf(&w, reveal)
 	if w.Replay.Problem != "" {
 		a.Replay.Problem = &w.Replay.Problem

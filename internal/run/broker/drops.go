@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -94,11 +95,16 @@ func (d *Drop) show(rec message.Record, history []byte) {
 			d.Exchange, d.Keys = exchange, slices.Clone(keys[:min(len(keys), maxDropKeys)])
 		}
 	}
+	if subject, typ := convert.Named(rec); typ != nil {
+		d.Type = string(typ)
+	} else {
+		d.Type = string(subject)
+	}
 	if props, err := amqp091.DecodeProps(rec.Properties()); err == nil {
 		if props.MessageID != nil {
 			d.MessageID = *props.MessageID
 		}
-		if props.Type != nil {
+		if props.Type != nil && *props.Type != "amqp-1.0" { // that says how the body is encoded
 			d.Type = *props.Type
 		}
 	}

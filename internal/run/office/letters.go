@@ -297,11 +297,13 @@ const maxPreviewed = 16 << 10
 
 // previewOf is the preview of a letter behind its mask.
 func previewOf(l *letter.Letter) (shown string, masked bool) {
-	body, mask := l.Record.Body(), l.Mask()
+	mask := l.Mask()
 	if !mask.HidesBodies() {
+		body, _, _ := l.Text(previewBytes + utf8.UTFMax)
 		return preview(body), false
 	}
-	if len(body) > maxPreviewed {
+	body, _, cut := l.Text(maxPreviewed)
+	if cut || len(body) > maxPreviewed {
 		return letter.Hidden, true
 	}
 	hidden, masked := mask.Body(body)
@@ -330,6 +332,7 @@ type Whole struct {
 	Properties []byte // raw, with headers, as a consumer would get them
 	Body       []byte // the first part
 	Cut        bool   // there is more
+	Section    string // "" if the body is data; otherwise Body is the text of what it is: convert.BodyText
 	Replay     broker.Forecast
 	From       string // deadletter.Marks.From
 	EditedFrom string // deadletter.Marks.EditedFrom
@@ -397,13 +400,23 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 		}
 		w.Properties, _, _ = broker.Rendered(l.Record, history, v.Counts, q.Quorum())
 		w.Timeline = timeline(l)
-		body, hidden := mask.Body(l.Record.Body())
-		w.Masked = w.Masked || hidden
+		limit := bodyBytes
+		if mask.HidesBodies() {
+			limit = letter.MaxMasked // all of it must be read
+		}
+		text, section, cut := l.Text(limit)
+		body, hidden := text, false
+		if cut && mask.HidesBodies() {
+			body, hidden, cut = []byte(letter.Hidden), true, false
+		} else {
+			body, hidden = mask.Body(text)
+		}
+		w.Masked, w.Section = w.Masked || hidden, section
 		if c := l.History.Cause; mask != nil {
 			by := &w.RejectedBy
 			by.ConsumerTag, by.Connection, by.Name, by.User, by.Product, by.Version = mask.Text(c.ConsumerTag), mask.Text(c.Connection), mask.Text(c.Name), mask.Text(c.User), mask.Text(c.Product), mask.Text(c.Version)
 		}
-		w.Cut = len(body) > bodyBytes
+		w.Cut = cut || len(body) > bodyBytes
 		w.Body = slices.Clone(body[:min(len(body), bodyBytes)])
 		rec, stored = slices.Clone(l.Record), slices.Clone(history)
 	})
@@ -415,11 +428,12 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 	return w, err
 }
 
-// Body returns the body of a letter, and whether something in it is hidden.
+// Body returns the body of a letter, of a value of AMQP 1.0 the text, and whether something in it is hidden.
 func (f *Office) Body(q broker.QueueInfo, id string, reveal bool) (body []byte, died int64, masked bool, err error) {
 	mask := f.maskOf(q, reveal)
 	err = f.find(q, id, mask, func(_ queue.View, l *letter.Letter, _ []byte) {
-		shown, hidden := mask.Body(l.Record.Body())
+		text, _, _ := l.Text(letter.WholeText(l.Record))
+		shown, hidden := mask.Body(text)
 		body, died, masked = slices.Clone(shown), l.Died, hidden
 	})
 	return body, died, masked, err
