@@ -226,9 +226,7 @@ func (k *consumer) feed() {
 			}
 			continue
 		}
-		s.mu.Unlock()
-		drained, ready, err := s.c.link.Grant(k.q, &k.Consumer, step, drain)
-		s.mu.Lock()
+		drained, ready, err := k.grant(step, drain)
 		if err != nil {
 			break // the queue is gone, and its end detaches the link
 		}
@@ -253,6 +251,14 @@ func (k *consumer) feed() {
 		}
 	}
 	k.feeding = false
+}
+
+// grant grants the queue deliveries, with session.mu free meanwhile. After a panic there it is held again, as whoever has locked it will
+// unlock it: otherwise the process would end by that, and the log would not tell of the panic. REQUIRES: session.mu is held.
+func (k *consumer) grant(step int, drain bool) (drained, ready int, err error) {
+	k.s.mu.Unlock()
+	defer k.s.mu.Lock()
+	return k.s.c.link.Grant(k.q, &k.Consumer, step, drain)
 }
 
 // room is how many deliveries may be granted now.
