@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/serving"
+	"bartleby.mq/internal/safety/bug"
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
 )
@@ -253,11 +254,12 @@ func (k *consumer) feed() {
 	k.feeding = false
 }
 
-// grant grants the queue deliveries, with session.mu free meanwhile. After a panic there it is held again, as whoever has locked it will
-// unlock it: otherwise the process would end by that, and the log would not tell of the panic. REQUIRES: session.mu is held.
+// grant grants the queue deliveries, with session.mu free meanwhile. A panic there ends the node at once: the caller would unlock what nobody
+// holds, and the log would not tell of the panic. REQUIRES: session.mu is held.
 func (k *consumer) grant(step int, drain bool) (drained, ready int, err error) {
 	k.s.mu.Unlock()
 	defer k.s.mu.Lock()
+	defer bug.End(k.s.c.log, "a grant of credit")
 	return k.s.c.link.Grant(k.q, &k.Consumer, step, drain)
 }
 
