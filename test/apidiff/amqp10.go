@@ -126,7 +126,7 @@ func opening10() *amqp10.Open {
 func composite10(v amqp10.Composite) amqp10.Value { return value10(v.Append(nil)) }
 
 // attach10 attaches a link. a has its name, handle, role and what is out of the ordinary.
-func (c *client10) attach10(a *amqp10.Attach, source *amqp10.Source, target *amqp10.Target) error {
+func (c *recorded10) attach10(a *amqp10.Attach, source *amqp10.Source, target *amqp10.Target) error {
 	a.Source, a.Target = composite10(source), composite10(target)
 	if a.Role == amqp10.RoleSender {
 		a.InitialDeliveryCount = amqp10.Some[uint32](0)
@@ -140,13 +140,13 @@ func (c *client10) attach10(a *amqp10.Attach, source *amqp10.Source, target *amq
 }
 
 // linked10 opens a connection with two sessions and links of every kind.
-func (t target) linked10(user string) (c *client10, err error) {
+func (t target) linked10(user string) (c *recorded10, err error) {
 	if c, err = t.open10(user, opening10()); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			_ = c.nc.Close()
+			_ = c.Close()
 		}
 	}()
 	c.send(0, &amqp10.Begin{NextOutgoingID: 5, IncomingWindow: 100, OutgoingWindow: 200, HandleMax: amqp10.Some[uint32](20)})
@@ -181,7 +181,7 @@ func (t target) linked10(user string) (c *client10, err error) {
 }
 
 // work10 publishes and consumes on the links, and leaves something unsettled.
-func (c *client10) work10() error {
+func (c *recorded10) work10() error {
 	payload := amqp10.AppendData(nil, []byte("body"))
 	id := uint32(0)
 	publish := func(handle uint32, settled bool, count int) error {
@@ -256,11 +256,11 @@ func (t target) shapes10(lag time.Duration) (shapes map[string][]string, err err
 		return nil, err
 	}
 	if err = c.work10(); err != nil {
-		return nil, errors.Join(err, c.nc.Close())
+		return nil, errors.Join(err, c.Close())
 	}
 	time.Sleep(lag)
 	if err = t.idle10(); err != nil {
-		return nil, errors.Join(err, c.nc.Close())
+		return nil, errors.Join(err, c.Close())
 	}
 	after, err := t.counters10()
 	if err == nil {
@@ -304,12 +304,12 @@ func order10() []string {
 }
 
 // name10 is the name that the node gives to a client's connection.
-func (c *client10) name10() string {
-	return c.nc.LocalAddr().String() + " -> " + c.nc.RemoteAddr().String()
+func (c *recorded10) name10() string {
+	return c.LocalAddr().String() + " -> " + c.RemoteAddr().String()
 }
 
 // read10 reads the resources.
-func (t target) read10(c *client10, shapes map[string][]string) error {
+func (t target) read10(c *recorded10, shapes map[string][]string) error {
 	mask, err := t.mask10(c)
 	if err != nil {
 		return err
@@ -325,7 +325,7 @@ func (t target) read10(c *client10, shapes map[string][]string) error {
 }
 
 // mask10 returns what hides the names that differ from run to run.
-func (t target) mask10(c *client10) (*strings.Replacer, error) {
+func (t target) mask10(c *recorded10) (*strings.Replacer, error) {
 	var overview struct{ Node string }
 	if err := t.read("overview", &overview); err != nil {
 		return nil, err
@@ -342,7 +342,7 @@ func (t target) act10(method, path, body, reason string, goesOn bool) (lines []s
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.nc.Close() }()
+	defer func() { _ = c.Close() }()
 	if err = t.listed10(c); err != nil {
 		return nil, err
 	}
@@ -368,15 +368,15 @@ func (t target) act10(method, path, body, reason string, goesOn bool) (lines []s
 		}, amqp10.AppendData(nil, []byte("body")))
 	}
 	for {
-		f, err := c.frame()
+		f, err := c.Next()
 		if err != nil {
 			return lines, err
 		}
-		if _, ok := f.(*amqp10.Flow); !ok {
+		if _, ok := f.Is.(*amqp10.Flow); !ok {
 			// Two of RabbitMQ's processes end a deleted virtual host's connections, each with its text.
-			lines = append(lines, strings.ReplaceAll(shown10(f), "vhost 'apidiff10' is deleted", "vhost 'apidiff10' is down"))
+			lines = append(lines, strings.ReplaceAll(shown10(f.Is), "vhost 'apidiff10' is deleted", "vhost 'apidiff10' is down"))
 		}
-		switch f.(type) {
+		switch f.Is.(type) {
 		case *amqp10.Close:
 			c.send(0, &amqp10.Close{})
 			return lines, nil
@@ -387,7 +387,7 @@ func (t target) act10(method, path, body, reason string, goesOn bool) (lines []s
 }
 
 // listed10 waits until the node shows the connection: RabbitMQ closes none before.
-func (t target) listed10(c *client10) error {
+func (t target) listed10(c *recorded10) error {
 	for range 100 {
 		a, err := t.do("GET", "connections/"+escape(c.name10()), "")
 		if err != nil || a.status == http.StatusOK {

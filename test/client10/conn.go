@@ -1,23 +1,17 @@
 // Package client10 is a client of AMQP 1.0 for the suites that play nodes: in frames, with little between them and the test.
-// A [Conn] opens a connection and reads frames. A [Session] on top of it publishes and consumes, for tests that need no frames
+// A [Wire] reads frames from a socket, and a [Conn] opens a connection on it. A [Session] on top of it publishes and consumes, for tests that need no frames
 // of their own. [Message] and [Received] are messages as tests see them.
 //
 // It trusts nothing that the server says about sizes, and judges nothing else: what a frame means is for the tests.
 package client10
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
 	"bartleby.mq/internal/wire/amqp10"
 )
-
-// MaxFrame is the largest frame that is read.
-const MaxFrame = 1 << 20
 
 // Options say how to open a connection.
 type Options struct {
@@ -29,17 +23,8 @@ type Options struct {
 
 // Conn is an open connection. One goroutine reads it, and one at a time writes to it.
 type Conn struct {
-	net.Conn
+	Wire
 	PeerMaxFrame uint32 // the largest frame that the server takes, in octets
-
-	in []byte
-}
-
-// A Frame is a frame from the server. Its slices are its own.
-type Frame struct {
-	Channel uint16
-	Is      amqp10.Composite
-	Payload []byte // of a transfer
 }
 
 // Dial opens a connection as the user guest, as far as open. An error names the step.
@@ -48,7 +33,7 @@ func Dial(addr string, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Conn{Conn: nc}
+	c := &Conn{Wire: Wire{Conn: nc}}
 	_ = nc.SetDeadline(time.Now().Add(o.Timeout))
 	if err := c.open(o); err != nil {
 		_ = nc.Close()
@@ -59,7 +44,7 @@ func Dial(addr string, o Options) (*Conn, error) {
 }
 
 func (c *Conn) open(o Options) error {
-	if err := c.exchange([]byte(amqp10.ProtocolHeaderSASL), amqp10.ProtocolHeaderSASL); err != nil {
+	if err := c.Exchange(amqp10.ProtocolHeaderSASL); err != nil {
 		return err
 	}
 	if _, err := expect[*amqp10.SASLMechanisms](c); err != nil {
@@ -76,7 +61,7 @@ func (c *Conn) open(o Options) error {
 	if outcome.Code != amqp10.SASLCodeOK {
 		return fmt.Errorf("refused: %v", outcome.Code)
 	}
-	if err := c.exchange([]byte(amqp10.ProtocolHeader), amqp10.ProtocolHeader); err != nil {
+	if err := c.Exchange(amqp10.ProtocolHeader); err != nil {
 		return err
 	}
 	open := amqp10.Open{ContainerID: []byte(o.Container), MaxFrameSize: amqp10.Some(uint32(MaxFrame)), IdleTimeOut: amqp10.Some[uint32](0)}
@@ -98,23 +83,6 @@ func (c *Conn) open(o Options) error {
 	return nil
 }
 
-// exchange sends a protocol header and waits for the server's.
-func (c *Conn) exchange(b []byte, want string) error {
-	if _, err := c.Write(b); err != nil {
-		return err
-	}
-	for len(c.in) < len(want) {
-		if err := c.more(); err != nil {
-			return err
-		}
-	}
-	if got := string(c.in[:len(want)]); got != want {
-		return fmt.Errorf("protocol header %q, want %q", got, want)
-	}
-	c.in = bytes.Clone(c.in[len(want):])
-	return nil
-}
-
 func expect[T amqp10.Composite](c *Conn) (t T, err error) {
 	f, err := c.Next()
 	if err != nil {
@@ -125,68 +93,6 @@ func expect[T amqp10.Composite](c *Conn) (t T, err error) {
 		return t, fmt.Errorf("want %T, got %T %s", t, f.Is, Said(f.Is))
 	}
 	return t, nil
-}
-
-func (c *Conn) more() error {
-	b := make([]byte, 32<<10)
-	n, err := c.Read(b)
-	c.in = append(c.in, b[:n]...)
-	if n == 0 && err == nil {
-		err = io.ErrNoProgress
-	}
-	if n > 0 {
-		return nil
-	}
-	return err
-}
-
-// ErrBadFrame is wrapped by errors of Next for what is no frame, or has no performative.
-var ErrBadFrame = errors.New("the server sent a bad frame")
-
-// Next waits for the next frame that has a body.
-func (c *Conn) Next() (f Frame, err error) {
-	for {
-		raw, n, err := amqp10.NextFrame(c.in, MaxFrame)
-		if err != nil {
-			return f, fmt.Errorf("%w: %w", ErrBadFrame, err)
-		}
-		if n == 0 {
-			if err := c.more(); err != nil {
-				return f, err
-			}
-			continue
-		}
-		raw.Body, c.in = bytes.Clone(raw.Body), c.in[n:]
-		if len(raw.Body) == 0 {
-			continue
-		}
-		d, v, payload, err := amqp10.ReadPerformative(raw)
-		if err == nil {
-			f = Frame{raw.Channel, amqp10.NewComposite(d), payload}
-			err = f.Is.Decode(v)
-		}
-		if err != nil {
-			return f, fmt.Errorf("%w: %w", ErrBadFrame, err)
-		}
-		return f, nil
-	}
-}
-
-// Said is the error that a frame ends something with, "" if it has none.
-func Said(c amqp10.Composite) string {
-	var e *amqp10.Error
-	switch c := c.(type) {
-	case *amqp10.Detach:
-		e = c.Error
-	case *amqp10.End:
-		e = c.Error
-	case *amqp10.Close:
-		e = c.Error
-	}
-	if e == nil {
-		return ""
-	}
-	return string(e.Condition) + ": " + string(e.Description)
 }
 
 // Described is a composite type as a value, for the fields that hold one.

@@ -11,8 +11,6 @@ import (
 // Clients of AMQP 1.0 declare, bind, purge and delete by requests to the management node, in their session: so these stand in
 // one order with what they publish and settle there.
 
-const managementNode = "/management"
-
 // manage attaches the pair of links to the management node.
 func (ch *channel) manage() bool {
 	s := ch.ten
@@ -24,21 +22,11 @@ func (ch *channel) manage() bool {
 		return false
 	}
 	out.name = in.name
-	in.sends, in.target = true, managementNode
-	properties, start := amqp10.BeginMap(nil)
-	properties = amqp10.AppendBool(amqp10.AppendSymbol(properties, "paired"), true)
-	paired := amqp10.MustValue(amqp10.EndCompound(properties, start, 2))
-	node, me := []byte(managementNode), []byte("me")
-	in.attach = ch.sayTen("manage", "", &amqp10.Attach{
-		Name: []byte(in.name), Handle: in.handle, Role: amqp10.RoleSender, SndSettleMode: amqp10.Some(amqp10.SenderSettleModeSettled),
-		Source: client10.Described(&amqp10.Source{Address: me}), Target: client10.Described(&amqp10.Target{Address: node}),
-		InitialDeliveryCount: amqp10.Some[uint32](0), Properties: paired,
-	})
+	in.sends, in.target = true, client10.ManagementNode
+	requests, answers := client10.Manager(in.handle, out.handle, in.name)
+	in.attach = ch.sayTen("manage", "", requests)
 	ch.wait(in.attach)
-	out.attach = ch.sayTen("manage", "", &amqp10.Attach{
-		Name: []byte(out.name), Handle: out.handle, Role: amqp10.RoleReceiver, SndSettleMode: amqp10.Some(amqp10.SenderSettleModeSettled),
-		Source: client10.Described(&amqp10.Source{Address: node}), Target: client10.Described(&amqp10.Target{Address: me}), Properties: paired,
-	})
+	out.attach = ch.sayTen("manage", "", answers)
 	ch.wait(out.attach)
 	ch.credit(out, 1<<16, false)
 	s.requests, s.answers = in, out
@@ -50,18 +38,11 @@ func (ch *channel) request(what, queue, method, path string, body []byte) *act {
 	s := ch.ten
 	a := ch.act(what, queue)
 	id := strconv.Itoa(a.pos)
-	p := amqp10.Properties{
-		MessageID: amqp10.MustValue(amqp10.AppendString(nil, id)), To: []byte(path), Subject: []byte(method), ReplyTo: []byte("$me"),
-	}
-	b := amqp10.AppendDescriptor(p.Append(nil), amqp10.DescriptorAMQPValue)
-	if body == nil {
-		body = amqp10.AppendNull(nil)
-	}
 	ch.published++
 	t := amqp10.Transfer{
 		Handle: s.requests.handle, DeliveryID: amqp10.Some(uint32(ch.published)), DeliveryTag: []byte(id), MessageFormat: amqp10.Some[uint32](0), Settled: amqp10.Some(true),
 	}
-	ch.c.out, _ = amqp10.AppendTransfer(ch.c.out, ch.num, &t, ch.c.ten.conn.PeerMaxFrame, 0, b, body)
+	ch.c.out, _ = amqp10.AppendTransfer(ch.c.out, ch.num, &t, ch.c.ten.conn.PeerMaxFrame, 0, client10.Request(id, method, path, body))
 	s.nextOut++
 	s.requests.count++
 	s.asked[id] = a

@@ -12,6 +12,7 @@ import (
 
 	"bartleby.mq/internal/wire/amqp10"
 	"bartleby.mq/test/bystander"
+	"bartleby.mq/test/client10"
 	"bartleby.mq/test/node"
 )
 
@@ -31,8 +32,7 @@ func start10(t *testing.T, config ...string) {
 // raw10 is a client of AMQP 1.0 that sends what it likes.
 type raw10 struct {
 	t *testing.T
-	net.Conn
-	in []byte
+	client10.Wire
 }
 
 // open10 makes a TCP connection and says nothing.
@@ -43,7 +43,7 @@ func open10(t *testing.T) *raw10 {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	return &raw10{t: t, Conn: nc}
+	return &raw10{t, client10.Wire{Conn: nc, Patience: 40 * time.Second, Largest: 1 << 30}}
 }
 
 // sasl10 is logged in.
@@ -97,17 +97,9 @@ func (c *raw10) send(b []byte) {
 	}
 }
 
-// frames appends frames of one channel.
-func frames(b []byte, channel uint16, list ...amqp10.Composite) []byte {
-	for _, f := range list {
-		b = amqp10.AppendFrame(b, channel, f)
-	}
-	return b
-}
-
 func (c *raw10) perform(channel uint16, list ...amqp10.Composite) {
 	c.t.Helper()
-	c.send(frames(nil, channel, list...))
+	c.send(client10.Frames(nil, channel, list...))
 }
 
 // transfer appends a frame with a transfer of link 0 and its payload.
@@ -123,67 +115,25 @@ func first(id uint32) amqp10.Transfer {
 
 func (c *raw10) header(want string) {
 	c.t.Helper()
-	for len(c.in) < len(want) {
-		if err := c.more(); err != nil {
-			c.t.Fatalf("no header: %v", err)
-		}
+	if got, err := c.Header(); err != nil || got != want {
+		c.t.Fatalf("the server sent the header %q (%v), want %q", got, err, want)
 	}
-	if got := string(c.in[:len(want)]); got != want {
-		c.t.Fatalf("the server sent the header %q, want %q", got, want)
-	}
-	c.in = c.in[len(want):]
-}
-
-func (c *raw10) more() error {
-	_ = c.SetReadDeadline(time.Now().Add(40 * time.Second))
-	b := make([]byte, 64<<10)
-	n, err := c.Read(b)
-	c.in = append(c.in, b[:n]...)
-	if n > 0 {
-		return nil
-	}
-	return err
-}
-
-// frame10 is a frame from the server.
-type frame10 struct {
-	channel uint16
-	is      amqp10.Composite
-	payload []byte
 }
 
 // next reads one frame with a body; nil when the server has closed.
-func (c *raw10) next() *frame10 {
+func (c *raw10) next() *client10.Frame {
 	c.t.Helper()
-	for {
-		f, n, err := amqp10.NextFrame(c.in, 1<<30)
-		if err != nil {
-			c.t.Fatalf("the server sent a bad frame: %v", err)
-		}
-		if n == 0 {
-			if err := c.more(); err != nil {
-				var late net.Error
-				if errors.As(err, &late) && late.Timeout() {
-					c.t.Fatal("the server says nothing")
-				}
-				return nil
-			}
-			continue
-		}
-		f.Body, c.in = bytes.Clone(f.Body), c.in[n:]
-		if len(f.Body) == 0 {
-			continue
-		}
-		d, v, payload, err := amqp10.ReadPerformative(f)
-		if err != nil {
-			c.t.Fatalf("the server sent a bad frame: %v", err)
-		}
-		to := amqp10.NewComposite(d)
-		if err := to.Decode(v); err != nil {
-			c.t.Fatalf("the server sent a bad frame: %v", err)
-		}
-		return &frame10{f.Channel, to, payload}
+	f, err := c.Next()
+	var late net.Error
+	switch {
+	case err == nil:
+		return &f
+	case errors.Is(err, client10.ErrBadFrame):
+		c.t.Fatal(err)
+	case errors.As(err, &late) && late.Timeout():
+		c.t.Fatal("the server says nothing")
 	}
+	return nil
 }
 
 // want10 reads frames up to one of a type. It fails at one that ends something, unless that is asked for.
@@ -194,26 +144,13 @@ func want10[T amqp10.Composite](c *raw10) T {
 		if f == nil {
 			c.t.Fatalf("the server has closed, want %T", *new(T))
 		}
-		if is, ok := f.is.(T); ok {
+		if is, ok := f.Is.(T); ok {
 			return is
 		}
-		if e, ended := ending(f.is); ended {
-			c.t.Fatalf("the server sent %T %s, want %T", f.is, told(e), *new(T))
+		if e, ended := client10.Ending(f.Is); ended {
+			c.t.Fatalf("the server sent %T %s, want %T", f.Is, told(e), *new(T))
 		}
 	}
-}
-
-// ending is the error of a frame that ends something.
-func ending(f amqp10.Composite) (e *amqp10.Error, ended bool) {
-	switch f := f.(type) {
-	case *amqp10.Close:
-		return f.Error, true
-	case *amqp10.End:
-		return f.Error, true
-	case *amqp10.Detach:
-		return f.Error, true
-	}
-	return nil, false
 }
 
 func told(e *amqp10.Error) string {
@@ -232,12 +169,12 @@ func ended[T amqp10.Composite](c *raw10, condition, text string) {
 			c.t.Errorf("the server closed without a word, want %T %s %s", *new(T), condition, text)
 			return
 		}
-		e, is := ending(f.is)
+		e, is := client10.Ending(f.Is)
 		if !is {
 			continue
 		}
-		if _, ok := f.is.(T); !ok || e == nil || condition != "" && string(e.Condition) != condition || !strings.Contains(string(e.Description), text) {
-			c.t.Errorf("the server sent %T %s, want %T %s: %s", f.is, told(e), *new(T), condition, text)
+		if _, ok := f.Is.(T); !ok || e == nil || condition != "" && string(e.Condition) != condition || !strings.Contains(string(e.Description), text) {
+			c.t.Errorf("the server sent %T %s, want %T %s: %s", f.Is, told(e), *new(T), condition, text)
 		}
 		return
 	}
@@ -254,8 +191,6 @@ func (c *raw10) drain() { (&raw{Conn: c.Conn}).drain() }
 // many repeats frames up to about 100 KB.
 func many(b []byte) []byte { return bytes.Repeat(b, max(1, 100_000/len(b))) }
 
-func composite(v amqp10.Composite) amqp10.Value { return amqp10.MustValue(v.Append(nil)) }
-
 // sending is an attach of a link on which the client sends, to an address or to none.
 func sending(handle uint32, name, address string) *amqp10.Attach {
 	t := &amqp10.Target{}
@@ -263,7 +198,7 @@ func sending(handle uint32, name, address string) *amqp10.Attach {
 		t.Address = []byte(address)
 	}
 	return &amqp10.Attach{
-		Name: []byte(name), Handle: handle, Role: amqp10.RoleSender, Source: composite(&amqp10.Source{}), Target: composite(t),
+		Name: []byte(name), Handle: handle, Role: amqp10.RoleSender, Source: client10.Described(&amqp10.Source{}), Target: client10.Described(t),
 		InitialDeliveryCount: amqp10.Some[uint32](0),
 	}
 }
@@ -271,37 +206,19 @@ func sending(handle uint32, name, address string) *amqp10.Attach {
 // receiving is an attach of a link on which the client receives.
 func receiving(handle uint32, name, queue string) *amqp10.Attach {
 	return &amqp10.Attach{
-		Name: []byte(name), Handle: handle, Role: amqp10.RoleReceiver, Target: composite(&amqp10.Target{}),
-		Source: composite(&amqp10.Source{Address: []byte("/queues/" + queue)}),
+		Name: []byte(name), Handle: handle, Role: amqp10.RoleReceiver, Target: client10.Described(&amqp10.Target{}),
+		Source: client10.Described(&amqp10.Source{Address: []byte("/queues/" + queue)}),
 	}
 }
 
 // manager is the pair of links to the management node.
 func manager(in, out uint32, name string) []amqp10.Composite {
-	b, at := amqp10.BeginMap(nil)
-	paired := amqp10.MustValue(amqp10.EndCompound(amqp10.AppendBool(amqp10.AppendSymbol(b, "paired"), true), at, 2))
-	settled := amqp10.Some(amqp10.SenderSettleModeSettled)
-	node, client := []byte("/management"), []byte("me")
-	return []amqp10.Composite{
-		&amqp10.Attach{
-			Name: []byte(name), Handle: in, Role: amqp10.RoleSender, SndSettleMode: settled, Properties: paired, InitialDeliveryCount: amqp10.Some[uint32](0),
-			Source: composite(&amqp10.Source{Address: client}), Target: composite(&amqp10.Target{Address: node}),
-		},
-		&amqp10.Attach{
-			Name: []byte(name), Handle: out, Role: amqp10.RoleReceiver, SndSettleMode: settled, Properties: paired,
-			Source: composite(&amqp10.Source{Address: node}), Target: composite(&amqp10.Target{Address: client}),
-		},
-	}
+	requests, answers := client10.Manager(in, out, name)
+	return []amqp10.Composite{requests, answers}
 }
 
 // request is a request to the management node.
-func request(method, to string, body []byte) []byte {
-	b := (&amqp10.Properties{MessageID: amqp10.MustValue(amqp10.AppendString(nil, "1")), To: []byte(to), Subject: []byte(method), ReplyTo: []byte("$me")}).Append(nil)
-	if body == nil {
-		body = amqp10.AppendNull(nil)
-	}
-	return append(amqp10.AppendDescriptor(b, amqp10.DescriptorAMQPValue), body...)
-}
+func request(method, to string, body []byte) []byte { return client10.Request("1", method, to, body) }
 
 // credit is a flow of link 0, with a window that is wide open.
 func credit(handle, count, credit uint32, drain, echo bool) *amqp10.Flow {

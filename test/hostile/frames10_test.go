@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 )
 
 // frame10of makes a frame of any kind, right or wrong.
@@ -51,7 +52,7 @@ func TestBrokenFrames10(t *testing.T) {
 		{"data offset behind the end", frame10of(8, 255, 0, 0, nil), closed, framing, "data offset (1020 bytes)"},
 		{"a frame of SASL", frame10of(8, 2, 1, 0, nil), closed, framing, "unexpected frame type 1"},
 		{"unknown type", frame10of(8, 2, 77, 0, nil), closed, framing, "unexpected frame type 77"},
-		{"channel that cannot be", frames(nil, 65535, &amqp10.Begin{}), closed, framing, "exceeds maximum channel number"},
+		{"channel that cannot be", client10.Frames(nil, 65535, &amqp10.Begin{}), closed, framing, "exceeds maximum channel number"},
 		{"no performative", list(0x40), closed, decoding, ""},
 		{"half a value", list(0, 0x53), closed, decoding, ""},
 		{"descriptor of nothing", list(0, 0x53, 0xff, 0x45), closed, decoding, ""},
@@ -62,11 +63,11 @@ func TestBrokenFrames10(t *testing.T) {
 		{"an array of 2^31 nulls", performative(amqp10.DescriptorAttach, amqp10.AppendString(nil, "l"), amqp10.AppendUint(nil, 0), amqp10.AppendBool(nil, true), null, null,
 			[]byte{0xf0, 0, 0, 0, 5, 0x7f, 0xff, 0xff, 0xff, 0x40}), over, "", ""},
 		{"flow without its fields", performative(amqp10.DescriptorFlow), over, decoding, "flow"},
-		{"flow of a link that is not there", frames(nil, 0, credit(9, 0, 1, false, false)), over, amqp10.ConditionUnattachedHandle, ""},
-		{"flow from the future", frames(nil, 0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](77), IncomingWindow: 1, OutgoingWindow: 1}), over, amqp10.ConditionWindowViolation, ""},
+		{"flow of a link that is not there", client10.Frames(nil, 0, credit(9, 0, 1, false, false)), over, amqp10.ConditionUnattachedHandle, ""},
+		{"flow from the future", client10.Frames(nil, 0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](77), IncomingWindow: 1, OutgoingWindow: 1}), over, amqp10.ConditionWindowViolation, ""},
 		{"transfer to a link that is not there", transfer(nil, amqp10.Transfer{Handle: 9}, nil), over, amqp10.ConditionUnattachedHandle, ""},
-		{"begin again", frames(nil, 0, &amqp10.Begin{}), over, "", ""},
-		{"open again", frames(nil, 0, &amqp10.Open{ContainerID: []byte("x")}), closed, "", ""},
+		{"begin again", client10.Frames(nil, 0, &amqp10.Begin{}), over, "", ""},
+		{"open again", client10.Frames(nil, 0, &amqp10.Open{ContainerID: []byte("x")}), closed, "", ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestHandshakes10(t *testing.T) {
 	sasl, plainHeader := []byte(amqp10.ProtocolHeaderSASL), []byte(amqp10.ProtocolHeader)
 	init := saslFrame(plain("guest", "guest"))
 	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
-	open := frames(nil, 0, &amqp10.Open{ContainerID: []byte("x")})
+	open := client10.Frames(nil, 0, &amqp10.Open{ContainerID: []byte("x")})
 	long := strings.Repeat("x", 8000)
 	stages := map[string][]byte{
 		"half a header":          sasl[:5],
@@ -114,9 +115,9 @@ func TestHandshakes10(t *testing.T) {
 		"a large response":       join(sasl, saslFrame(&amqp10.SASLInit{Mechanism: []byte("PLAIN"), InitialResponse: []byte(long)})),
 		"too large a frame":      join(sasl, frame10of(8193, 2, 1, 0, nil)),
 		"size 0":                 join(sasl, frame10of(0, 2, 1, 0, nil)),
-		"a session before open":  join(sasl, init, plainHeader, frames(nil, 0, &amqp10.Begin{})),
+		"a session before open":  join(sasl, init, plainHeader, client10.Frames(nil, 0, &amqp10.Begin{})),
 		"open of noise":          join(sasl, init, plainHeader, performative(amqp10.DescriptorOpen, amqp10.AppendUint(nil, 1))),
-		"no such host":           join(sasl, init, plainHeader, frames(nil, 0, &amqp10.Open{ContainerID: []byte(long[:4000]), Hostname: []byte("vhost:" + long[:3000])})),
+		"no such host":           join(sasl, init, plainHeader, client10.Frames(nil, 0, &amqp10.Open{ContainerID: []byte(long[:4000]), Hostname: []byte("vhost:" + long[:3000])})),
 		"much":                   join(sasl, bytes.Repeat(init, 20_000)),
 	}
 	attack(t, 64*mib, func() func() {
@@ -152,8 +153,8 @@ func TestSilence10(t *testing.T) {
 		more := first(0)
 		more.More = true
 		for _, last := range [][]byte{
-			nil, {0, 0, 1}, frames(nil, 0, sending(0, "l", "/queues/q")), transfer(frames(nil, 0, sending(0, "l", "/queues/q")), more, []byte("half")),
-			frames(nil, 0, receiving(0, "l", "q"), credit(0, 0, 10, false, false)), frames(nil, 0, receiving(0, "l", "q"))[:20],
+			nil, {0, 0, 1}, client10.Frames(nil, 0, sending(0, "l", "/queues/q")), transfer(client10.Frames(nil, 0, sending(0, "l", "/queues/q")), more, []byte("half")),
+			client10.Frames(nil, 0, receiving(0, "l", "q"), credit(0, 0, 10, false, false)), client10.Frames(nil, 0, receiving(0, "l", "q"))[:20],
 		} {
 			c := session10(t)
 			c.send(last)
@@ -190,15 +191,15 @@ func TestValues10(t *testing.T) {
 		failed := &amqp10.Error{Condition: []byte("x:y"), Description: bytes.Repeat([]byte("d"), 30_000), Info: value}
 		message := append(append(append([]byte{}, amqp10.AppendDescriptor(nil, amqp10.DescriptorMessageAnnotations)...), v...), amqp10.AppendData(nil, []byte("x"))...)
 		for field, flood := range map[string][]byte{
-			"begin":  frames(nil, 1, &amqp10.Begin{Properties: value}, &amqp10.End{Error: failed}),
-			"attach": frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleReceiver, Source: composite(src), Target: composite(&amqp10.Target{})}, &amqp10.Detach{Handle: 1, Closed: true, Error: failed}),
-			"target": frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleSender, Source: composite(src), Target: composite(tgt), InitialDeliveryCount: amqp10.Some[uint32](0)}, &amqp10.Detach{Handle: 1, Closed: true}),
-			"attach properties": frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleReceiver, Source: composite(&amqp10.Source{Address: []byte("/queues/q")}), Target: composite(&amqp10.Target{}), Properties: value,
+			"begin":  client10.Frames(nil, 1, &amqp10.Begin{Properties: value}, &amqp10.End{Error: failed}),
+			"attach": client10.Frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleReceiver, Source: client10.Described(src), Target: client10.Described(&amqp10.Target{})}, &amqp10.Detach{Handle: 1, Closed: true, Error: failed}),
+			"target": client10.Frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleSender, Source: client10.Described(src), Target: client10.Described(tgt), InitialDeliveryCount: amqp10.Some[uint32](0)}, &amqp10.Detach{Handle: 1, Closed: true}),
+			"attach properties": client10.Frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleReceiver, Source: client10.Described(&amqp10.Source{Address: []byte("/queues/q")}), Target: client10.Described(&amqp10.Target{}), Properties: value,
 				DesiredCapabilities: amqp10.MustValue(symbols)}, &amqp10.Detach{Handle: 1, Closed: true}),
-			"flow":    frames(nil, 0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 1 << 30, OutgoingWindow: 1, Properties: value}),
-			"message": transfer(frames(nil, 0, sending(2, "l", "/exchanges/amq.headers/k")), func() amqp10.Transfer { tr := first(0); tr.Handle = 2; return tr }(), message),
-			"reject":  frames(nil, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](9), Settled: true, State: composite(&amqp10.Rejected{Error: failed})}),
-			"modify":  frames(nil, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](9), State: composite(&amqp10.Modified{DeliveryFailed: true, MessageAnnotations: value})}),
+			"flow":    client10.Frames(nil, 0, &amqp10.Flow{NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 1 << 30, OutgoingWindow: 1, Properties: value}),
+			"message": transfer(client10.Frames(nil, 0, sending(2, "l", "/exchanges/amq.headers/k")), func() amqp10.Transfer { tr := first(0); tr.Handle = 2; return tr }(), message),
+			"reject":  client10.Frames(nil, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](9), Settled: true, State: client10.Described(&amqp10.Rejected{Error: failed})}),
+			"modify":  client10.Frames(nil, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](9), State: client10.Described(&amqp10.Modified{DeliveryFailed: true, MessageAnnotations: value})}),
 		} {
 			t.Run(name+" in "+field, func(t *testing.T) {
 				beside(t, 64*mib, func() func() {
@@ -224,7 +225,7 @@ func TestValues10(t *testing.T) {
 		c := sasl10(t)
 		c.perform(0, &amqp10.Open{ContainerID: []byte("c"), Properties: amqp10.MustValue(wide)}) // larger than a frame may be there
 		for f := c.next(); f != nil; f = c.next() {
-			if f, ok := f.is.(*amqp10.Close); ok {
+			if f, ok := f.Is.(*amqp10.Close); ok {
 				if f.Error == nil || string(f.Error.Condition) != amqp10.ConditionFramingError {
 					t.Error(told(f.Error))
 				}
@@ -255,7 +256,7 @@ func TestTransfersWithoutEnd10(t *testing.T) {
 			start10(t)
 			beside(t, 128*mib, func() func() {
 				c := session10(t)
-				c.send(append(frames(nil, 0, sending(0, "l", "/exchanges/amq.topic/nowhere")), test.setup...))
+				c.send(append(client10.Frames(nil, 0, sending(0, "l", "/exchanges/amq.topic/nowhere")), test.setup...))
 				if test.ends == "" {
 					go c.drain()
 					t.Logf("%d MiB sent", c.flood(many(test.flood), time.Second)/mib)
@@ -265,7 +266,7 @@ func TestTransfersWithoutEnd10(t *testing.T) {
 						if f == nil {
 							t.Fatal("the server closed without a word")
 						}
-						if e, is := ending(f.is); is && e != nil && string(e.Condition) == test.ends {
+						if e, is := client10.Ending(f.Is); is && e != nil && string(e.Condition) == test.ends {
 							break
 						}
 					}
@@ -341,7 +342,7 @@ func TestNumbersThatWrap10(t *testing.T) {
 		for range 300 {
 			want10[*amqp10.Transfer](c)
 		}
-		c.perform(0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](299), Settled: true, State: composite(&amqp10.Accepted{})}, &amqp10.End{})
+		c.perform(0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, Last: amqp10.Some[uint32](299), Settled: true, State: client10.Described(&amqp10.Accepted{})}, &amqp10.End{})
 		want10[*amqp10.End](c)
 		empty(t, "q")
 	}
@@ -361,9 +362,9 @@ func settled10(t *testing.T, count int) *raw10 {
 // A client with very many deliveries that it has not settled says whatever it likes of them.
 func TestDispositions10(t *testing.T) {
 	const count = 100_000
-	state := composite(&amqp10.Accepted{})
+	state := client10.Described(&amqp10.Accepted{})
 	say := func(b []byte, first, last uint32, settled bool) []byte {
-		return frames(b, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: first, Last: amqp10.Some(last), Settled: settled, State: state})
+		return client10.Frames(b, 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: first, Last: amqp10.Some(last), Settled: settled, State: state})
 	}
 	everyOther := func() (b []byte) {
 		for id := uint32(0); id < count; id += 2 {

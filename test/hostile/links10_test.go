@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 )
 
 const (
@@ -54,30 +55,30 @@ func queue10(t *testing.T, name, kind string, messages, size int) {
 func TestLinksWithoutEnd10(t *testing.T) {
 	long := strings.Repeat("n", 20_000)
 	tests := map[string]func(handle uint32) []byte{
-		"long names": func(h uint32) []byte { return frames(nil, 0, sending(h, long, "")) },
-		"long keys":  func(h uint32) []byte { return frames(nil, 0, sending(h, "l", "/exchanges/amq.topic/"+long)) },
+		"long names": func(h uint32) []byte { return client10.Frames(nil, 0, sending(h, long, "")) },
+		"long keys":  func(h uint32) []byte { return client10.Frames(nil, 0, sending(h, "l", "/exchanges/amq.topic/"+long)) },
 		"long tags": func(h uint32) []byte {
 			tr := first(h)
 			tr.Handle, tr.DeliveryTag, tr.More = h, []byte(long), true
-			return transfer(frames(nil, 0, sending(h, "l", "")), tr, []byte{0})
+			return transfer(client10.Frames(nil, 0, sending(h, "l", "")), tr, []byte{0})
 		},
 		"half messages": func(h uint32) []byte {
 			tr := first(h)
 			tr.Handle, tr.More = h, true
-			return transfer(frames(nil, 0, sending(h, "l", "/queues/q")), tr, []byte{0})
+			return transfer(client10.Frames(nil, 0, sending(h, "l", "/queues/q")), tr, []byte{0})
 		},
 		"managers": func(h uint32) []byte { // two handles each
 			pair := manager(h/2*2, h/2*2+1, long+name("", int(h/2)))
-			pair[0].(*amqp10.Attach).Source = composite(&amqp10.Source{Address: []byte(long)})
-			pair[1].(*amqp10.Attach).Target = composite(&amqp10.Target{Address: []byte(long)})
-			return frames(nil, 0, pair[h%2])
+			pair[0].(*amqp10.Attach).Source = client10.Described(&amqp10.Source{Address: []byte(long)})
+			pair[1].(*amqp10.Attach).Target = client10.Described(&amqp10.Target{Address: []byte(long)})
+			return client10.Frames(nil, 0, pair[h%2])
 		},
 		"consumers": func(h uint32) []byte {
 			a := receiving(h, long, "q")
 			b, at := amqp10.BeginMap(nil)
 			src := &amqp10.Source{Address: []byte("/queues/q"), Filter: amqp10.MustValue(amqp10.EndCompound(amqp10.AppendString(amqp10.AppendSymbol(b, "f"), long), at, 2))}
-			a.Source = composite(src)
-			return frames(nil, 0, a)
+			a.Source = client10.Described(src)
+			return client10.Frames(nil, 0, a)
 		},
 	}
 	for name, link := range tests {
@@ -139,13 +140,13 @@ func TestChurn10(t *testing.T) {
 	queue10(t, "quorum", "quorum", 1000, 10)
 	off := &amqp10.Detach{Closed: true}
 	tests := map[string][]byte{
-		"sessions":   frames(nil, 0, &amqp10.Begin{IncomingWindow: 1, OutgoingWindow: 1}, &amqp10.End{}),
-		"publishers": frames(nil, 1, sending(0, "l", "/queues/classic"), off),
-		"managers":   frames(nil, 1, append(manager(0, 1, "m"), off, &amqp10.Detach{Handle: 1, Closed: true})...),
-		"consumers":  frames(nil, 1, receiving(0, "l", "classic"), credit(0, 0, 100, false, false), off),
-		"quorum":     frames(nil, 1, receiving(0, "l", "quorum"), credit(0, 0, 100, false, false), off),
-		"refused":    frames(nil, 1, receiving(0, "l", "no such queue")),
-		"bad":        frames(nil, 1, sending(0, "l", strings.Repeat("/bad", 20_000))),
+		"sessions":   client10.Frames(nil, 0, &amqp10.Begin{IncomingWindow: 1, OutgoingWindow: 1}, &amqp10.End{}),
+		"publishers": client10.Frames(nil, 1, sending(0, "l", "/queues/classic"), off),
+		"managers":   client10.Frames(nil, 1, append(manager(0, 1, "m"), off, &amqp10.Detach{Handle: 1, Closed: true})...),
+		"consumers":  client10.Frames(nil, 1, receiving(0, "l", "classic"), credit(0, 0, 100, false, false), off),
+		"quorum":     client10.Frames(nil, 1, receiving(0, "l", "quorum"), credit(0, 0, 100, false, false), off),
+		"refused":    client10.Frames(nil, 1, receiving(0, "l", "no such queue")),
+		"bad":        client10.Frames(nil, 1, sending(0, "l", strings.Repeat("/bad", 20_000))),
 	}
 	for name, b := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,14 +193,14 @@ func TestAnswersNobodyReads10(t *testing.T) {
 		setup []amqp10.Composite
 		flood []byte
 	}{
-		"echoes":         {nil, frames(nil, 0, &amqp10.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 1, Echo: true})},
-		"link echoes":    {[]amqp10.Composite{receiving(0, "l", "empty")}, frames(nil, 0, credit(0, 0, 10, false, true))},
-		"drains":         {[]amqp10.Composite{receiving(0, "l", "empty")}, frames(nil, 0, credit(0, 0, 1<<32-1, true, true))},
-		"drain of much":  {[]amqp10.Composite{receiving(0, "l", "q")}, frames(nil, 0, credit(0, 0, 1<<32-1, true, true))},
-		"manager echoes": {manager(0, 1, "m"), frames(nil, 0, credit(1, 0, 1<<30, true, true))},
+		"echoes":         {nil, client10.Frames(nil, 0, &amqp10.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 1, Echo: true})},
+		"link echoes":    {[]amqp10.Composite{receiving(0, "l", "empty")}, client10.Frames(nil, 0, credit(0, 0, 10, false, true))},
+		"drains":         {[]amqp10.Composite{receiving(0, "l", "empty")}, client10.Frames(nil, 0, credit(0, 0, 1<<32-1, true, true))},
+		"drain of much":  {[]amqp10.Composite{receiving(0, "l", "q")}, client10.Frames(nil, 0, credit(0, 0, 1<<32-1, true, true))},
+		"manager echoes": {manager(0, 1, "m"), client10.Frames(nil, 0, credit(1, 0, 1<<30, true, true))},
 		"outcomes":       {[]amqp10.Composite{sending(0, "l", "/exchanges/amq.topic/none")}, transfer(nil, first(0), message)},
 		"refused":        {[]amqp10.Composite{sending(0, "l", "")}, transfer(nil, first(0), append((&amqp10.Properties{To: []byte("/bad/" + long)}).Append(nil), message...))},
-		"attaches":       {nil, frames(nil, 0, receiving(0, long, long))},
+		"attaches":       {nil, client10.Frames(nil, 0, receiving(0, long, long))},
 		"requests": {append(manager(0, 1, "m"), credit(1, 0, 1<<30, false, false)),
 			transfer(nil, settled, request("GET", "/queues/q", nil))},
 		"bad requests": {append(manager(0, 1, "m"), credit(1, 0, 1<<30, false, false)),

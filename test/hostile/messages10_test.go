@@ -10,6 +10,7 @@ import (
 
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 )
 
 // annotated is a message with one annotation.
@@ -161,7 +162,7 @@ func TestOutcomes10(t *testing.T) {
 					var b []byte
 					end := time.Now().Add(time.Second)
 					for id := uint32(0); time.Now().Before(end); id += 10 {
-						b = frames(b[:0], 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: id, Last: amqp10.Some(id + 9), Settled: true, State: composite(outcome)}, credit(0, id+10, 1000, false, false))
+						b = client10.Frames(b[:0], 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: id, Last: amqp10.Some(id + 9), Settled: true, State: client10.Described(outcome)}, credit(0, id+10, 1000, false, false))
 						_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 						if _, err := c.Write(b); err != nil {
 							break
@@ -195,7 +196,7 @@ func TestCredit10(t *testing.T) {
 				}
 				b := credit(0, 0, grant, false, false)
 				b.Handle = amqp10.Some[uint32](links10 - 1)
-				c.flood(many(frames(nil, 0, b)), 2*time.Second)
+				c.flood(many(client10.Frames(nil, 0, b)), 2*time.Second)
 				return func() { _ = c.Close() }
 			})
 			conn := dial(t)
@@ -223,8 +224,8 @@ func TestCredit10(t *testing.T) {
 // Nodes that the server makes for a link are as few as links, and go with them.
 func TestDynamicNodes10(t *testing.T) {
 	start10(t)
-	b := frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: composite(&amqp10.Source{Dynamic: true, Capabilities: amqp10.MustValue(amqp10.AppendSymbols(nil, "rabbitmq:volatile-queue"))}), Target: composite(&amqp10.Target{})}, &amqp10.Detach{Closed: true})
-	made := frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: composite(&amqp10.Source{Dynamic: true, ExpiryPolicy: amqp10.TerminusExpiryPolicyLinkDetach}), Target: composite(&amqp10.Target{})}, &amqp10.Detach{Closed: true})
+	b := client10.Frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: client10.Described(&amqp10.Source{Dynamic: true, Capabilities: amqp10.MustValue(amqp10.AppendSymbols(nil, "rabbitmq:volatile-queue"))}), Target: client10.Described(&amqp10.Target{})}, &amqp10.Detach{Closed: true})
+	made := client10.Frames(nil, 0, &amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: client10.Described(&amqp10.Source{Dynamic: true, ExpiryPolicy: amqp10.TerminusExpiryPolicyLinkDetach}), Target: client10.Described(&amqp10.Target{})}, &amqp10.Detach{Closed: true})
 	for name, flood := range map[string][]byte{"replies": b, "queues": made} {
 		t.Run(name, func(t *testing.T) {
 			beside(t, 96*mib, func() func() {
@@ -240,7 +241,7 @@ func TestDynamicNodes10(t *testing.T) {
 			c := session10(t)
 			go c.drain()
 			for h := range uint32(links10) {
-				c.perform(0, &amqp10.Attach{Name: []byte("l"), Handle: h, Role: amqp10.RoleReceiver, Source: composite(&amqp10.Source{Dynamic: true}), Target: composite(&amqp10.Target{})})
+				c.perform(0, &amqp10.Attach{Name: []byte("l"), Handle: h, Role: amqp10.RoleReceiver, Source: client10.Described(&amqp10.Source{Dynamic: true}), Target: client10.Described(&amqp10.Target{})})
 			}
 			return func() { _ = c.Close() }
 		})

@@ -17,23 +17,23 @@ import (
 var operations10 = []struct {
 	name  string
 	needs string
-	do    func(c *client10) string
+	do    func(c *framed) string
 }{
-	{"attach to a queue", "rq", func(c *client10) string { return c.receive("q") }},
-	{"attach to an exchange", "wx", func(c *client10) string { return c.send10("/exchanges/x/k", &amqp10.Properties{}) }},
-	{"send to an exchange by a property", "wx", func(c *client10) string { return c.send10("", &amqp10.Properties{To: []byte("/exchanges/x/k")}) }},
-	{"declare a queue", "cq", func(c *client10) string { return c.request("PUT", "/queues/q-new", []string{}...) }},
-	{"declare an exchange", "cx", func(c *client10) string { return c.request("PUT", "/exchanges/x-new", "type", "direct") }},
-	{"delete a queue", "cq", func(c *client10) string { return c.request("DELETE", "/queues/q-gone") }},
-	{"delete an exchange", "cx", func(c *client10) string { return c.request("DELETE", "/exchanges/x-gone") }},
-	{"purge", "rq", func(c *client10) string { return c.request("DELETE", "/queues/q/messages") }},
-	{"bind", "wq rx", func(c *client10) string {
+	{"attach to a queue", "rq", func(c *framed) string { return c.receive("q") }},
+	{"attach to an exchange", "wx", func(c *framed) string { return c.send10("/exchanges/x/k", &amqp10.Properties{}) }},
+	{"send to an exchange by a property", "wx", func(c *framed) string { return c.send10("", &amqp10.Properties{To: []byte("/exchanges/x/k")}) }},
+	{"declare a queue", "cq", func(c *framed) string { return c.request("PUT", "/queues/q-new", []string{}...) }},
+	{"declare an exchange", "cx", func(c *framed) string { return c.request("PUT", "/exchanges/x-new", "type", "direct") }},
+	{"delete a queue", "cq", func(c *framed) string { return c.request("DELETE", "/queues/q-gone") }},
+	{"delete an exchange", "cx", func(c *framed) string { return c.request("DELETE", "/exchanges/x-gone") }},
+	{"purge", "rq", func(c *framed) string { return c.request("DELETE", "/queues/q/messages") }},
+	{"bind", "wq rx", func(c *framed) string {
 		return c.request("POST", "/bindings", "source", "x", "destination_queue", "q", "binding_key", "k", "arguments", "{}")
 	}},
-	{"bind exchanges", "wx rx", func(c *client10) string {
+	{"bind exchanges", "wx rx", func(c *framed) string {
 		return c.request("POST", "/bindings", "source", "x", "destination_exchange", "x", "binding_key", "k", "arguments", "{}")
 	}},
-	{"unbind", "wq rx", func(c *client10) string { return c.request("DELETE", "/bindings/src=x;dstq=q;key=bound;args=") }},
+	{"unbind", "wq rx", func(c *framed) string { return c.request("DELETE", "/bindings/src=x;dstq=q;key=bound;args=") }},
 }
 
 // Whoever speaks AMQP 1.0 needs the same permissions as others, for each link and each request, and those of one virtual host are worth
@@ -97,12 +97,12 @@ func TestTopicPermissions10(t *testing.T) {
 	n.permit("ada", "/", ".*", ".*", ".*")
 	n.must("PUT", "/topic-permissions/%2F/ada", object{"exchange": "amq.topic", "write": "^mine", "read": "^mine"})
 	for _, key := range []string{"mine.1", "yours.1"} {
-		for name, do := range map[string]func(c *client10) string{
-			"link": func(c *client10) string { return c.send10("/exchanges/amq.topic/"+key, &amqp10.Properties{}) },
-			"message": func(c *client10) string {
+		for name, do := range map[string]func(c *framed) string{
+			"link": func(c *framed) string { return c.send10("/exchanges/amq.topic/"+key, &amqp10.Properties{}) },
+			"message": func(c *framed) string {
 				return c.send10("", &amqp10.Properties{To: []byte("/exchanges/amq.topic/" + key)})
 			},
-			"binding": func(c *client10) string {
+			"binding": func(c *framed) string {
 				c.request("PUT", "/queues/q", []string{}...)
 				return n.session10(t, "ada", "/").request("POST", "/bindings", "source", "amq.topic", "destination_queue", "q", "binding_key", key, "arguments", "{}")
 			},
@@ -278,7 +278,7 @@ func TestConnectionLimits10(t *testing.T) {
 		}
 		_ = old.Close()
 		second := n.session10(t, "ada", "/")
-		for _, c := range []*client10{first, second} {
+		for _, c := range []*framed{first, second} {
 			c.send(&amqp10.Close{})
 			for c.next() != nil {
 			}

@@ -1,25 +1,25 @@
 package security
 
 import (
-	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
 	"time"
 
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 )
 
-// client10 is a client of AMQP 1.0 that speaks in frames.
-type client10 struct {
-	t  *testing.T
-	nc net.Conn
-	in []byte
+// framed is a client of AMQP 1.0 that speaks in frames.
+type framed struct {
+	t *testing.T
+	client10.Wire
 }
 
 // dial10 opens a socket, with TLS if there is a configuration for it.
-func (n *node) dial10(t *testing.T, secure *tls.Config) *client10 {
+func (n *node) dial10(t *testing.T, secure *tls.Config) *framed {
 	t.Helper()
 	var nc net.Conn
 	var err error
@@ -33,70 +33,36 @@ func (n *node) dial10(t *testing.T, secure *tls.Config) *client10 {
 	}
 	t.Cleanup(func() { _ = nc.Close() })
 	_ = nc.SetDeadline(time.Now().Add(30 * time.Second))
-	return &client10{t: t, nc: nc}
+	return &framed{t, client10.Wire{Conn: nc}}
 }
 
-func (c *client10) write(b []byte) {
-	_, _ = c.nc.Write(b) // what comes back says whether it was taken
+func (c *framed) write(b []byte) {
+	_, _ = c.Write(b) // what comes back says whether it was taken
 }
 
-func (c *client10) send(frames ...amqp10.Composite) {
-	var b []byte
-	for _, f := range frames {
-		b = amqp10.AppendFrame(b, 0, f)
-	}
-	c.write(b)
+func (c *framed) send(frames ...amqp10.Composite) {
+	c.write(client10.Frames(nil, 0, frames...))
 }
 
-func (c *client10) more() bool {
-	var b [4096]byte
-	n, _ := c.nc.Read(b[:])
-	c.in = append(c.in, b[:n]...)
-	return n > 0
-}
-
-func (c *client10) header() string {
-	for len(c.in) < amqp10.ProtocolHeaderSize {
-		if !c.more() {
-			return ""
-		}
-	}
-	h := string(c.in[:amqp10.ProtocolHeaderSize])
-	c.in = c.in[amqp10.ProtocolHeaderSize:]
+func (c *framed) header() string {
+	h, _ := c.Header()
 	return h
 }
 
 // next is the next frame, nil when the node has closed the socket.
-func (c *client10) next() amqp10.Composite {
+func (c *framed) next() amqp10.Composite {
 	c.t.Helper()
-	for {
-		f, n, err := amqp10.NextFrame(c.in, 1<<20)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if n == 0 {
-			if !c.more() {
-				return nil
-			}
-			continue
-		}
-		f.Body, c.in = bytes.Clone(f.Body), c.in[n:]
-		if len(f.Body) == 0 {
-			continue
-		}
-		d, v, payload, err := amqp10.ReadPerformative(f)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if d == amqp10.DescriptorTransfer {
-			return &answer10{payload: payload}
-		}
-		is := amqp10.NewComposite(d)
-		if err := is.Decode(v); err != nil {
-			c.t.Fatal(err)
-		}
-		return is
+	f, err := c.Next()
+	if errors.Is(err, client10.ErrBadFrame) {
+		c.t.Fatal(err)
 	}
+	if err != nil {
+		return nil
+	}
+	if _, ok := f.Is.(*amqp10.Transfer); ok {
+		return &answer10{payload: f.Payload}
+	}
+	return f.Is
 }
 
 // answer10 stands for a transfer, of which only the payload matters.
@@ -106,7 +72,7 @@ type answer10 struct {
 }
 
 // login10 is how a login ended: the code of the outcome, or -1 if the node closed without a word.
-func (c *client10) login10(mechanism string, response []byte) int {
+func (c *framed) login10(mechanism string, response []byte) int {
 	c.t.Helper()
 	c.write([]byte(amqp10.ProtocolHeaderSASL))
 	if c.header() != amqp10.ProtocolHeaderSASL {
@@ -121,7 +87,7 @@ func (c *client10) login10(mechanism string, response []byte) int {
 }
 
 // open10 opens a virtual host and a session after a login, and returns why that failed, "" if it did not.
-func (c *client10) open10(hostname string) string {
+func (c *framed) open10(hostname string) string {
 	c.t.Helper()
 	c.write([]byte(amqp10.ProtocolHeader))
 	if c.header() != amqp10.ProtocolHeader {
@@ -150,7 +116,7 @@ func said10(e *amqp10.Error) string {
 }
 
 // session10 is a user, whose password is its name, with a session in a virtual host.
-func (n *node) session10(t *testing.T, user, vhost string) *client10 {
+func (n *node) session10(t *testing.T, user, vhost string) *framed {
 	t.Helper()
 	c := n.dial10(t, nil)
 	if code := c.login10("PLAIN", amqp10.AppendPlain(nil, "", user, user)); code != 0 {
@@ -164,7 +130,7 @@ func (n *node) session10(t *testing.T, user, vhost string) *client10 {
 
 // result is what comes next that says whether something was done: "" if so, else the condition and the text. An answer of the
 // management node is "" for 2xx, else its status.
-func (c *client10) result() string {
+func (c *framed) result() string {
 	c.t.Helper()
 	for {
 		switch f := c.next().(type) {
@@ -198,17 +164,15 @@ func (c *client10) result() string {
 	}
 }
 
-func composite10(v amqp10.Composite) amqp10.Value { return amqp10.MustValue(v.Append(nil)) }
-
 // receive attaches a link to a queue, and waits for the answer to a drain.
-func (c *client10) receive(queue string) string {
-	c.send(&amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: composite10(&amqp10.Source{Address: []byte("/queues/" + queue)}), Target: composite10(&amqp10.Target{})},
+func (c *framed) receive(queue string) string {
+	c.send(&amqp10.Attach{Name: []byte("l"), Role: amqp10.RoleReceiver, Source: client10.Described(&amqp10.Source{Address: []byte("/queues/" + queue)}), Target: client10.Described(&amqp10.Target{})},
 		&amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Handle: amqp10.Some[uint32](0), DeliveryCount: amqp10.Some[uint32](0), LinkCredit: amqp10.Some[uint32](0), Echo: true})
 	return c.attached()
 }
 
 // attached waits for an attach and the flow after it.
-func (c *client10) attached() string {
+func (c *framed) attached() string {
 	c.t.Helper()
 	for {
 		f := c.next()
@@ -229,12 +193,12 @@ func (c *client10) attached() string {
 }
 
 // send10 attaches a link to an address, and sends a message with properties.
-func (c *client10) send10(address string, p *amqp10.Properties) string {
+func (c *framed) send10(address string, p *amqp10.Properties) string {
 	t := &amqp10.Target{}
 	if address != "" {
 		t.Address = []byte(address)
 	}
-	c.send(&amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleSender, Source: composite10(&amqp10.Source{}), Target: composite10(t), InitialDeliveryCount: amqp10.Some[uint32](0)})
+	c.send(&amqp10.Attach{Name: []byte("l"), Handle: 1, Role: amqp10.RoleSender, Source: client10.Described(&amqp10.Source{}), Target: client10.Described(t), InitialDeliveryCount: amqp10.Some[uint32](0)})
 	if why := c.attached(); why != "" {
 		return why
 	}
@@ -244,35 +208,24 @@ func (c *client10) send10(address string, p *amqp10.Properties) string {
 }
 
 // request makes a request to the management node.
-func (c *client10) request(method, to string, body ...string) string {
-	settled := amqp10.Some(amqp10.SenderSettleModeSettled)
-	m, at := amqp10.BeginMap(nil)
-	paired := amqp10.MustValue(amqp10.EndCompound(amqp10.AppendBool(amqp10.AppendSymbol(m, "paired"), true), at, 2))
-	node, client := []byte("/management"), []byte("me")
-	c.send(&amqp10.Attach{
-		Name: []byte("m"), Handle: 2, Role: amqp10.RoleSender, SndSettleMode: settled, Properties: paired, InitialDeliveryCount: amqp10.Some[uint32](0),
-		Source: composite10(&amqp10.Source{Address: client}), Target: composite10(&amqp10.Target{Address: node}),
-	}, &amqp10.Attach{
-		Name: []byte("m"), Handle: 3, Role: amqp10.RoleReceiver, SndSettleMode: settled, Properties: paired,
-		Source: composite10(&amqp10.Source{Address: node}), Target: composite10(&amqp10.Target{Address: client}),
-	}, &amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Handle: amqp10.Some[uint32](3), DeliveryCount: amqp10.Some[uint32](0), LinkCredit: amqp10.Some[uint32](10)})
-	b := (&amqp10.Properties{MessageID: amqp10.MustValue(amqp10.AppendString(nil, "1")), To: []byte(to), Subject: []byte(method), ReplyTo: []byte("$me")}).Append(nil)
-	b = amqp10.AppendDescriptor(b, amqp10.DescriptorAMQPValue)
-	if body == nil {
-		b = amqp10.AppendNull(b)
-	} else {
+func (c *framed) request(method, to string, body ...string) string {
+	requests, answers := client10.Manager(2, 3, "m")
+	c.send(requests, answers, &amqp10.Flow{IncomingWindow: 1000, OutgoingWindow: 1000, Handle: amqp10.Some[uint32](3), DeliveryCount: amqp10.Some[uint32](0), LinkCredit: amqp10.Some[uint32](10)})
+	var fields []byte
+	if body != nil {
 		var at int
-		b, at = amqp10.BeginMap(b)
+		fields, at = amqp10.BeginMap(nil)
 		for _, s := range body {
 			if s == "{}" {
-				empty, at := amqp10.BeginMap(b)
-				b = amqp10.EndCompound(empty, at, 0)
+				empty, at := amqp10.BeginMap(fields)
+				fields = amqp10.EndCompound(empty, at, 0)
 				continue
 			}
-			b = amqp10.AppendString(b, s)
+			fields = amqp10.AppendString(fields, s)
 		}
-		b = amqp10.EndCompound(b, at, len(body))
+		fields = amqp10.EndCompound(fields, at, len(body))
 	}
+	b := client10.Request("1", method, to, fields)
 	b, _ = amqp10.AppendTransfer(nil, 0, &amqp10.Transfer{Handle: 2, DeliveryID: amqp10.Some[uint32](0), DeliveryTag: []byte{1}, Settled: amqp10.Some(true)}, 1<<20, 0, b)
 	c.write(b)
 	return c.result()

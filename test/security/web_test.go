@@ -10,6 +10,7 @@ import (
 
 	"bartleby.mq/internal/wire/amqp10"
 	"bartleby.mq/test/certificate"
+	"bartleby.mq/test/client10"
 	"bartleby.mq/test/websocket"
 )
 
@@ -52,7 +53,7 @@ func TestAMQP10OverWebSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &client10{t: t, nc: over}
+		c := &framed{t, client10.Wire{Conn: over}}
 		if code := c.login10(tt.mechanism, tt.response); code != 0 {
 			t.Fatalf("%s is not let in: %d", tt.mechanism, code)
 		}
