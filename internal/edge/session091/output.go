@@ -330,23 +330,19 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 // connection has no consumer left that could get them again.
 func (c *conn) drain() {
 	store := c.broker.Bodies()
-	var ops []partition.Op
+	back := serving.Returns{Node: c.broker.Node()}
 	c.out.Drain(func(it *item) {
 		if it.kind == itemRecovered || it.kind == itemOwn {
 			return
 		}
 		if it.kind != itemReply && !it.d.NoAck {
-			ops = append(ops, returnOp(it, queue.ReturnClosed))
-		}
-		if len(ops) == maxOps {
-			c.broker.Node().Run(ops)
-			ops = ops[:0]
+			back.Add(returnOp(it, queue.ReturnClosed))
 		}
 		c.out.Sent(it.bytes)
 		store.Release(it.d.Body)
 		store.Release(it.d.History)
 	})
-	c.broker.Node().Run(ops)
+	back.Run()
 }
 
 func returnOp(it *item, how queue.ReturnKind) partition.Op {

@@ -210,11 +210,11 @@ func (p pen) unpark(s *session) {
 // withdraw takes what is parked of a link that has ended out of its session: other links wait for the client's window, which may stay
 // closed, and other clients for the messages. Holes stay behind, until they are more than what is parked.
 func (p pen) withdraw(k *consumer) {
-	s, node := k.s, p.c.broker.Node()
+	s := k.s
 	s.mu.Lock()
-	back := k.back
+	oneByOne := k.back
 	s.mu.Unlock()
-	var ops []partition.Op
+	back := serving.Returns{Node: p.c.broker.Node()}
 	for n := range s.parking.Chunks() {
 		chunk := s.parking.Chunk(n)
 		for i := range chunk {
@@ -222,19 +222,15 @@ func (p pen) withdraw(k *consumer) {
 			if it.kind != itemDelivery || it.consumer != k {
 				continue
 			}
-			if back && !it.d.NoAck {
-				ops = append(ops, k.detached(it.d.ID))
-			}
-			if len(ops) == maxOps {
-				node.Run(ops)
-				ops = ops[:0]
+			if oneByOne && !it.d.NoAck {
+				back.Add(k.detached(it.d.ID))
 			}
 			p.leave(it)
 			*it = item{kind: itemGone}
 			s.holes++
 		}
 	}
-	node.Run(ops)
+	back.Run()
 	if s.holes <= s.parking.Len()/2 {
 		return
 	}
@@ -309,21 +305,17 @@ func (p pen) record(it *item) (rec message.Record, ok bool) {
 // connection has no consumer left that could get them again.
 func (c *conn) drain() {
 	store := c.broker.Bodies()
-	var ops []partition.Op
+	back := serving.Returns{Node: c.broker.Node()}
 	c.out.Drain(func(it *item) {
 		if it.kind != itemDelivery {
 			return
 		}
 		if !it.d.NoAck {
-			ops = append(ops, partition.Op{Kind: partition.Return, Queue: it.consumer.q, ID: it.d.ID, Consumer: &it.consumer.Consumer, How: queue.ReturnClosed})
-		}
-		if len(ops) == maxOps {
-			c.broker.Node().Run(ops)
-			ops = ops[:0]
+			back.Add(partition.Op{Kind: partition.Return, Queue: it.consumer.q, ID: it.d.ID, Consumer: &it.consumer.Consumer, How: queue.ReturnClosed})
 		}
 		c.out.Sent(it.bytes)
 		store.Release(it.d.Body)
 		store.Release(it.d.History)
 	})
-	c.broker.Node().Run(ops)
+	back.Run()
 }
