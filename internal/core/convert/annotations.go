@@ -217,22 +217,28 @@ func Headers(h *deadletter.History) []amqp091.RawField {
 // AppendHeaders is Headers without allocations if there are no annotations: it appends to fields and values, which are empty.
 func AppendHeaders(h *deadletter.History, fields []amqp091.RawField, values []byte) ([]amqp091.RawField, []byte) {
 	fields, values = h.AppendHeaders(fields, values)
-	return appendAnnotations(h, fields, values)
+	return appendAnnotations(h.Annotations, fields, values)
 }
 
 // Matchable are the headers of a history that a headers exchange sees.
 func Matchable(h *deadletter.History) []amqp091.RawField {
-	fields, _ := appendAnnotations(h, h.Matchable(), nil)
+	fields, _ := appendAnnotations(h.Annotations, h.Matchable(), nil)
+	return fields
+}
+
+// AnnotationHeaders are the annotations of a history (deadletter.History.Annotations) as headers, sorted.
+func AnnotationHeaders(annotations string) []amqp091.RawField {
+	fields, _ := appendAnnotations(annotations, nil, nil)
 	return fields
 }
 
 // appendAnnotations adds the annotations of a history to its headers. Lists, maps and arrays are for clients of AMQP 1.0 only, as in
 // RabbitMQ.
-func appendAnnotations(h *deadletter.History, fields []amqp091.RawField, values []byte) ([]amqp091.RawField, []byte) {
-	if h.Annotations == "" {
+func appendAnnotations(annotations string, fields []amqp091.RawField, values []byte) ([]amqp091.RawField, []byte) {
+	if annotations == "" {
 		return fields, values
 	}
-	rangeAnnotations(h.Annotations, func(key []byte, v *amqp10.Value) {
+	rangeAnnotations(annotations, func(key []byte, v *amqp10.Value) {
 		switch v.Type() {
 		case amqp10.TypeList, amqp10.TypeMap, amqp10.TypeArray:
 			return

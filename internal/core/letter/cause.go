@@ -135,11 +135,9 @@ func (t *told) parked() bool { return t.set[fieldClass] || t.set[fieldError] }
 // read looks at the annotations that outcomes have merged into the message, and at all headers once, behind a mask, which may be nil. If
 // annotations tell of a failure, that is later than what headers tell of one.
 func (t *told) read(annotations string, headers []byte, names *Names, mask *Mask) {
-	if annotations != "" {
-		for _, f := range convert.Headers(&deadletter.History{Annotations: annotations}) {
-			if typ, value := convert.CutField(f.Encoded); typ == 'S' {
-				t.readHeader([]byte(f.Key), value, names, mask, false)
-			}
+	for _, f := range convert.AnnotationHeaders(annotations) {
+		if typ, value := convert.CutField(f.Encoded); typ == 'S' {
+			t.readHeader([]byte(f.Key), value, names, mask, false)
 		}
 	}
 	failed := t.parked() || t.set[fieldDetail]

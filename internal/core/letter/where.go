@@ -152,12 +152,10 @@ func (c *condition) value(l *Letter) (text []byte, number float64, numeric, ther
 		return nil, 0, false, false
 	}
 	typ, value, ok := amqp091.HeaderField(p.Headers, c.header)
-	if annotations := l.annotations(); annotations != "" {
-		for _, f := range convert.Headers(&deadletter.History{Annotations: annotations}) {
-			if f.Key == c.header {
-				typ, value = convert.CutField(f.Encoded)
-				ok = true
-			}
+	for _, f := range convert.AnnotationHeaders(l.annotations()) {
+		if f.Key == c.header {
+			typ, value = convert.CutField(f.Encoded)
+			ok = true
 		}
 	}
 	if !ok {
