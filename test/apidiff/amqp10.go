@@ -57,22 +57,33 @@ queues/apidiff10/classic
 queues/apidiff10/quorum
 `)
 
-// actions10 are what an operator does while a client is connected, which then publishes if nothing has ended it.
-var actions10 = []struct {
+type action10 struct {
 	name, method, path, body, reason string
-	goesOn                           bool // the connection does
-}{
-	{"close", "DELETE", "connections/CONNECTION", "", "", false},
-	{"close-with-a-reason", "DELETE", "connections/CONNECTION", "", `enough "of" this`, false},
-	{"close-all-of-a-user", "DELETE", "connections/username/apidiff10", "", "", false},
-	{"close-all-of-a-user-with-a-reason", "DELETE", "connections/username/apidiff10", "", "maintenance", false},
-	{"take-write-permission", "PUT", "permissions/apidiff10/apidiff10", `{"configure":".*","write":"","read":".*"}`, "", true},
-	{"take-read-permission", "PUT", "permissions/apidiff10/apidiff10", `{"configure":".*","write":".*","read":""}`, "", true},
-	{"take-all-permissions", "DELETE", "permissions/apidiff10/apidiff10", "", "", true},
-	{"change-the-password", "PUT", "users/apidiff10", `{"password":"other","tags":"management"}`, "", true},
-	{"delete-the-queue", "DELETE", "queues/apidiff10/classic", "", "", true},
-	{"delete-the-user", "DELETE", "users/apidiff10", "", "", false},
-	{"delete-the-virtual-host", "DELETE", "vhosts/apidiff10", "", "", false},
+	then                             effect10
+}
+
+// effect10 is what an action does to the connection.
+type effect10 int
+
+const (
+	ends     effect10 = iota
+	goesOn            // and the client publishes
+	detaches          // it goes on without the link on which the client then publishes
+)
+
+// actions10 are what an operator does while a client is connected, which then publishes if nothing has ended it.
+var actions10 = []action10{
+	{"close", "DELETE", "connections/CONNECTION", "", "", ends},
+	{"close-with-a-reason", "DELETE", "connections/CONNECTION", "", `enough "of" this`, ends},
+	{"close-all-of-a-user", "DELETE", "connections/username/apidiff10", "", "", ends},
+	{"close-all-of-a-user-with-a-reason", "DELETE", "connections/username/apidiff10", "", "maintenance", ends},
+	{"take-write-permission", "PUT", "permissions/apidiff10/apidiff10", `{"configure":".*","write":"","read":".*"}`, "", goesOn},
+	{"take-read-permission", "PUT", "permissions/apidiff10/apidiff10", `{"configure":".*","write":".*","read":""}`, "", goesOn},
+	{"take-all-permissions", "DELETE", "permissions/apidiff10/apidiff10", "", "", goesOn},
+	{"change-the-password", "PUT", "users/apidiff10", `{"password":"other","tags":"management"}`, "", goesOn},
+	{"delete-the-queue", "DELETE", "queues/apidiff10/classic", "", "", detaches},
+	{"delete-the-user", "DELETE", "users/apidiff10", "", "", ends},
+	{"delete-the-virtual-host", "DELETE", "vhosts/apidiff10", "", "", ends},
 }
 
 // wipe10 removes what build10 makes; that there is none is fine.
@@ -274,7 +285,7 @@ func (t target) shapes10(lag time.Duration) (shapes map[string][]string, err err
 	shapes["metrics-after-the-end"] = differences10(before, gone)
 	for _, a := range actions10 {
 		if err == nil {
-			shapes[a.name], err = t.act10(a.method, a.path, a.body, a.reason, a.goesOn)
+			shapes[a.name], err = t.act10(a)
 		}
 	}
 	return shapes, errors.Join(err, t.wipe10())
@@ -334,7 +345,7 @@ func (t target) mask10(c *recorded10) (*strings.Replacer, error) {
 }
 
 // act10 has a client connected while an operator acts, and shows what the client hears.
-func (t target) act10(method, path, body, reason string, goesOn bool) (lines []string, err error) {
+func (t target) act10(a action10) (lines []string, err error) {
 	if err = t.build10(); err != nil {
 		return nil, err
 	}
@@ -346,26 +357,29 @@ func (t target) act10(method, path, body, reason string, goesOn bool) (lines []s
 	if err = t.listed10(c); err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequest(method, t.http+"/api/"+strings.ReplaceAll(path, "CONNECTION", escape(c.name10())), strings.NewReader(body))
+	r, err := http.NewRequest(a.method, t.http+"/api/"+strings.ReplaceAll(a.path, "CONNECTION", escape(c.name10())), strings.NewReader(a.body))
 	if err != nil {
 		return nil, err
 	}
 	r.SetBasicAuth("guest", "guest")
-	if reason != "" {
-		r.Header.Set("X-Reason", reason)
+	if a.reason != "" {
+		r.Header.Set("X-Reason", a.reason)
 	}
-	if body != "" {
+	if a.body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	a, err := send(r)
+	answer, err := send(r)
 	if err != nil {
 		return nil, err
 	}
-	lines = append(lines, strconv.Itoa(a.status))
-	if goesOn {
+	lines = append(lines, strconv.Itoa(answer.status))
+	publish := func() {
 		c.transfer(0, amqp10.Transfer{
 			Handle: 0, DeliveryID: amqp10.Some[uint32](0), DeliveryTag: []byte("t"), MessageFormat: amqp10.Some[uint32](0),
 		}, amqp10.AppendData(nil, []byte("body")))
+	}
+	if a.then == goesOn {
+		publish()
 	}
 	for {
 		f, err := c.Next()
@@ -382,6 +396,10 @@ func (t target) act10(method, path, body, reason string, goesOn bool) (lines []s
 			return lines, nil
 		case *amqp10.Disposition, *amqp10.End:
 			return lines, c.close()
+		case *amqp10.Detach: // told beside the answer to the request, before or after it
+			if a.then == detaches {
+				publish()
+			}
 		}
 	}
 }

@@ -339,6 +339,16 @@ func (c *client) credit(channel uint16, handle, count, credit uint32, drain bool
 	})
 }
 
+// heard waits until the node has read all frames before: it grants a receiver credit again, and the node echoes it.
+func (c *client) heard(channel uint16, handle, count, credit uint32) {
+	c.t.Helper()
+	c.send(channel, &amqp10.Flow{
+		NextIncomingID: amqp10.Some[uint32](0), IncomingWindow: 1 << 20, OutgoingWindow: 1000,
+		Handle: amqp10.Some(handle), DeliveryCount: amqp10.Some(count), LinkCredit: amqp10.Some(credit), Echo: true,
+	})
+	await[*amqp10.Flow](c)
+}
+
 // text is a message with a body.
 func text(body string) []byte { return amqp10.AppendData(nil, []byte(body)) }
 

@@ -132,6 +132,7 @@ func TestOutcomesOfDeliveries(t *testing.T) {
 				t.Errorf("rejected: %q %v", d.Body, d.Headers)
 			}
 			c.send(0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: 0, State: composite(&amqp10.Received{})})
+			c.heard(0, 0, next, 100)
 			n.publish(t, "q", "one more")
 			settle(&amqp10.Accepted{}) // nothing was unsettled, so nobody looked at it
 			n.publish(t, "q", "last")
@@ -448,6 +449,7 @@ func TestTheQueueIsDeleted(t *testing.T) {
 	n.declare(t, "q", nil)
 	c := n.session(t)
 	c.consumer(0, 0, "q", 5)
+	c.heard(0, 0, 0, 5) // after the detach, credit for the handle would end the session
 	if _, err := n.channel(t).QueueDelete("q", false, false, false); err != nil {
 		t.Fatal(err)
 	}
