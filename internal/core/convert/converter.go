@@ -39,7 +39,9 @@ func (c *converter) end(key, values []byte) {
 	if size := 1 + len(key) + len(values) - len(c.in.values); c.size+size <= maxHeaders {
 		c.size += size
 		c.keep(key, values)
+		return
 	}
+	c.in.values = values[:len(c.in.values)] // it may have grown: what comes next needs no room of its own
 }
 
 func (c *converter) keep(key, values []byte) {
@@ -52,9 +54,12 @@ func (c *converter) add(key []byte, v *amqp10.Value) {
 	if v.Size() > maxHeaders { // it may become a little shorter, and that is not worth a copy of whatever comes
 		return
 	}
-	if values, ok := appendField(c.in.values, v, 1); ok {
-		c.end(key, values)
+	values, ok := appendField(c.in.values, v, 1)
+	if !ok {
+		c.in.values = values
+		return
 	}
+	c.end(key, values)
 }
 
 // annotations reads the message-annotations: what they say of properties, and headers.
@@ -86,9 +91,12 @@ func (c *converter) annotation(key []byte, v *amqp10.Value) error {
 		if v.Size() > maxHeaders {
 			return nil
 		}
-		if values, ok := appendDeaths(c.in.values, v); ok {
-			c.end(keyDeath, values)
+		values, ok := appendDeaths(c.in.values, v)
+		if !ok {
+			c.in.values = values
+			return nil
 		}
+		c.end(keyDeath, values)
 		return nil
 	case annotationExchange, annotationKey, headerDeath: // the broker's own
 		return nil

@@ -91,12 +91,55 @@ func Named(rec message.Record) (subject, typ []byte) {
 	return subject, typ
 }
 
+// RangePairs calls f with the annotations and application properties of a stored message of AMQP 1.0 that clients of AMQP 0-9-1 may have as
+// headers, by the names of these, until it returns false.
+func RangePairs(rec message.Record, f func(name []byte, v *amqp10.Value) (more bool)) {
+	more := true
+	pairs := func(section *amqp10.Value) {
+		items := section.ItemsBelow()
+		var k, v amqp10.Value
+		for more && items.Read(&k) && items.Read(&v) {
+			if name := shortText(&k); name != nil {
+				more = f(name, &v)
+			}
+		}
+	}
+	for head := rec.Sections().Head; len(head) > 0 && more; {
+		d, v, rest, err := amqp10.NextSection(head)
+		if err != nil {
+			return // the beginning of a data section
+		}
+		switch d {
+		case amqp10.DescriptorMessageAnnotations, amqp10.DescriptorApplicationProperties:
+			pairs(&v)
+		case amqp10.DescriptorProperties:
+			below := v.Underlying()
+			id, correlation := below.At(int(amqp10.PropertyMessageID)), below.At(int(amqp10.PropertyCorrelationID))
+			if more && isHeaderID(&id) {
+				more = f(keyMessageID, &id)
+			}
+			if more && isHeaderID(&correlation) {
+				more = f(keyCorrelationID, &correlation)
+			}
+		}
+		head = rest
+	}
+}
+
+// isHeaderID says whether a message-id or correlation-id is a header, for want of a property that could hold it (converter.id).
+func isHeaderID(v *amqp10.Value) bool {
+	return v.Type() == amqp10.TypeBinary || v.Type() == amqp10.TypeString && shortText(v) == nil
+}
+
 // ValueText is a value as BodyText shows one.
 func ValueText(v *amqp10.Value, limit int) string {
 	t := texter{limit: limit}
 	t.bare(v)
 	return string(t.b[:min(len(t.b), limit)])
 }
+
+// maxKeyText is how long a key of a map may be that is no text: longer ones are not shown.
+const maxKeyText = 1 << 10
 
 // texter writes values until there is more than limit.
 type texter struct {
@@ -222,8 +265,10 @@ func (t *texter) object(v *amqp10.Value) {
 		case amqp10.TypeString, amqp10.TypeSymbol, amqp10.TypeChar, amqp10.TypeUUID, amqp10.TypeBinary, amqp10.TypeTimestamp:
 			t.value(&key)
 		default:
-			k := texter{limit: t.limit}
-			k.value(&key)
+			k := texter{limit: maxKeyText}
+			if k.value(&key); k.full() {
+				k.b = append(k.b[:0], "…"...) // keys in keys are quoted again and again; a part of one could show what a mask hides of all
+			}
 			t.quote(string(k.b))
 		}
 		t.add(":")

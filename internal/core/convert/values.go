@@ -14,7 +14,7 @@ import (
 // appendField appends a value of AMQP 1.0 as a field value of AMQP 0-9-1: type octet and value. depth is how many tables and
 // arrays are around it. ok is false, and dst as it was, for what AMQP 0-9-1 has no equivalent for: decimals, NaN and infinities,
 // described values, arrays whose elements take no octets, and what is nested deeper than it may be there. Inside lists and
-// maps such values are left out.
+// maps such values are left out. Whoever goes on with out, and not with dst, has the room that it has grown to.
 func appendField(dst []byte, v *amqp10.Value, depth int) (out []byte, ok bool) {
 	be := binary.BigEndian
 	switch v.Type() {
@@ -113,7 +113,7 @@ func appendCompound(dst []byte, v *amqp10.Value, depth int) (out []byte, ok bool
 			out = append(append(out, byte(len(key))), key...)
 			item = value
 		} else if v.Type() == amqp10.TypeArray && item.IsConstant() {
-			return dst, false // as many as the client says, of no octets: RabbitMQ has no value for them either
+			return out[:len(dst)], false // as many as the client says, of no octets: RabbitMQ has no value for them either
 		}
 		if out, ok = appendField(out, &item, depth+1); !ok {
 			out = out[:before]
@@ -133,7 +133,7 @@ func appendDeaths(dst []byte, v *amqp10.Value) (out []byte, ok bool) {
 	items := v.Items()
 	for death, ok := items.Next(); ok; death, ok = items.Next() {
 		if out, ok = appendDeath(out, &death); !ok {
-			return dst, false
+			return out[:len(dst)], false
 		}
 	}
 	putSize(out, len(dst)+1)
@@ -183,7 +183,7 @@ func appendDeath(dst []byte, death *amqp10.Value) (out []byte, ok bool) {
 	keys := values[7].Items()
 	for key, ok := keys.Next(); ok; key, ok = keys.Next() {
 		if key.Type() != amqp10.TypeString {
-			return dst, false
+			return b[:len(dst)], false
 		}
 		s, _ := key.Text()
 		b = appendLong(append(b, 'S'), s)

@@ -42,8 +42,12 @@ type edit10 struct {
 type pairs struct {
 	raw   []byte // the section as it was
 	list  []pair
+	many  bool // more than maxPairs: list has not all
 	dirty bool
 }
+
+// maxPairs is how many pairs a section may have that an edit changes: those of one message of 16 MiB would take a gigabyte.
+const maxPairs = 1 << 13
 
 type pair struct {
 	key, value amqp10.Value
@@ -56,8 +60,8 @@ func (p *pairs) read(section amqp10.Value) {
 	p.raw = section.Append(nil)
 	items := section.ItemsBelow()
 	var k, v amqp10.Value
-	for items.Read(&k) && items.Read(&v) {
-		p.list = append(p.list, pair{k, v})
+	for !p.many && items.Read(&k) && items.Read(&v) {
+		p.list, p.many = append(p.list, pair{k, v}), len(p.list) == maxPairs
 	}
 }
 
@@ -121,6 +125,9 @@ func (e *Edit) apply10(rec message.Record) (d Edited, changes []Change, err erro
 	}
 	if err := e.body10(&x, rec, &changes); err != nil {
 		return d, nil, err
+	}
+	if (x.annotations.many || x.application.many) && len(e.Properties)+len(e.Headers) > 0 {
+		return d, nil, fmt.Errorf("edit: the letter has more than %d annotations or application properties: only its body can be changed", maxPairs)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Properties)) {
 		if err := x.property(name, e.Properties[name]); err != nil {
@@ -583,7 +590,7 @@ func retypedMap10(dst []byte, old *amqp10.Value, v map[string]any, depth int) ([
 					return nil, fmt.Errorf("%s: %w", name, err)
 				}
 				n += 2
-			case !isText && !isSymbol || !shown:
+			case !isText && !isSymbol || !shown || len(name) > math.MaxUint8:
 				b, n = value.Append(key.Append(b)), n+2
 			}
 		}

@@ -279,10 +279,10 @@ func (l *Letter) typed() (property, subject []byte) {
 func WholeText(rec message.Record) int { return max(MaxMasked, 6*rec.BodySize()) }
 
 // Text is the body as people read it, at least its first limit bytes if it is not masked: of a value of AMQP 1.0 the text, otherwise all of
-// the body. kind is that of convert.BodyText. cut: there is more than that.
+// the body, of several data sections as one. kind is that of convert.BodyText. cut: there is more than that.
 func (l *Letter) Text(limit int) (body []byte, kind string, cut bool) {
 	if body, kind, cut = convert.BodyText(l.Record, limit); kind == "" {
-		return l.Record.Body(), "", false
+		return convert.Body(l.Record), "", false
 	}
 	return body, kind, cut
 }

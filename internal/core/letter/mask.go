@@ -12,10 +12,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/amqp10"
 )
 
 // Hidden stands for what a mask hides.
@@ -301,8 +303,36 @@ func (m *Mask) Hides(rec message.Record) bool {
 			return true
 		}
 	}
+	if rec.HasSections() && m.hidesUnseen(rec, l.Headers) {
+		return true
+	}
 	form := topology.TableForm{Text: func(s string) string { return topology.Readable(m.Text(s)) }, Unreal: topology.HeadersForm.Unreal}
 	return !reflect.DeepEqual(m.Value(form.Object(l.Headers)), any(topology.HeadersForm.Object(l.Headers))) || m.Text(string(rec.Exchange())) != string(rec.Exchange()) || m.Text(string(rec.Key())) != string(rec.Key())
+}
+
+// hidesUnseen says whether something is hidden of what clients of AMQP 0-9-1 do not see of a message of AMQP 1.0, because they have no such
+// value, or no room for it: an edit can take it out, or make room, and shows it then.
+func (m *Mask) hidesUnseen(rec message.Record, headers amqp091.Table) (hides bool) {
+	seen := make(map[string]bool, len(headers))
+	for i := range headers {
+		seen[headers[i].Key] = true
+	}
+	convert.RangePairs(rec, func(key []byte, v *amqp10.Value) bool {
+		name := string(key)
+		if seen[name] {
+			return true
+		}
+		switch v.Type() {
+		case amqp10.TypeMap, amqp10.TypeList, amqp10.TypeArray, amqp10.TypeDescribed: // a name in it may be hidden
+			hides = len(m.headers) > 0 && convert.Annotation(name) == ""
+		}
+		if hides = hides || m.HidesHeader(name) || m.Text(name) != name; !hides && len(m.patterns) > 0 {
+			text := convert.ValueText(v, MaxMasked+1)
+			hides = m.Document(text) != text
+		}
+		return !hides
+	})
+	return hides
 }
 
 // Document is Body for a text of which paths say nothing, such as a line of the audit: JSON or a text.

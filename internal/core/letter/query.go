@@ -317,11 +317,13 @@ func (q *Query) Asks(m *Mask) string {
 	return ""
 }
 
-// contains says whether the body has these bytes; a value of AMQP 1.0 may have them as it is encoded, or as its text shows it.
+// contains says whether the body has these bytes; a body of AMQP 1.0 that is not one data section may have them as it is encoded, or as it is
+// shown.
 func (l *Letter) contains(b []byte) bool {
-	if bytes.Contains(l.Record.Body(), b) {
+	body := l.Record.Body()
+	if bytes.Contains(body, b) {
 		return true
 	}
 	text, kind, _ := l.Text(WholeText(l.Record))
-	return kind != "" && bytes.Contains(text, b)
+	return (kind != "" || len(text) != len(body)) && bytes.Contains(text, b)
 }
