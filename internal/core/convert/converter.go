@@ -324,19 +324,19 @@ func (c *converter) applicationProperties(section *amqp10.Value) {
 }
 
 // header reads the section header: what it says goes before what annotations say.
-func (c *converter) header(section *amqp10.Value) {
-	items := section.ItemsBelow()
-	var v amqp10.Value
-	if items.Read(&v) && !v.IsNull() {
-		c.persistent, _ = v.Bool()
+func (c *converter) header(m *amqp10.Message) {
+	h := m.Head()
+	if h.Durable {
+		c.persistent = true
+	} else if c.persistent {
+		durable := m.Header.Underlying().At(0) // not there, it says nothing
+		c.persistent = durable.IsNull()
 	}
-	if items.Read(&v) && !v.IsNull() {
-		p, _ := v.Uint64()
-		c.priority, c.hasPriority = uint8(p), true
+	if h.Priority.Set {
+		c.priority, c.hasPriority = h.Priority.Value, true
 	}
-	if items.Read(&v) && !v.IsNull() {
-		c.ttl, _ = v.Uint64()
-		c.hasTTL = true
+	if h.TTL.Set {
+		c.ttl, c.hasTTL = uint64(h.TTL.Value), true
 	}
 }
 

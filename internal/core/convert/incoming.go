@@ -90,8 +90,8 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	}
 	c.properties(&m.Properties)
 	c.applicationProperties(&m.ApplicationProperties)
-	c.header(&m.Header)
-	content, single := Content(m)
+	c.header(m)
+	content, single := m.Data()
 	if !single {
 		content = m.Body
 		if m.BodyKind != amqp10.DescriptorData { // several of them are one body for AMQP 0-9-1: see Body
@@ -102,9 +102,7 @@ func FromAMQP10(dst *Incoming, m *amqp10.Message) error {
 	dst.Sections = message.Sections{Head: m.Kept[:head:head], Tail: m.Footer}
 	dst.Body = content
 	c.write()
-	var err error
-	dst.Props, err = amqp091.ParseProps(dst.Raw)
-	return err // never: the converter writes nothing else
+	return dst.Props.Parse(dst.Raw) // without an error: the converter writes nothing else
 }
 
 // Forget lets go of the message, whose memory may be large, and keeps the memory of its own.

@@ -46,23 +46,11 @@ func CheckSections(s *message.Sections, body []byte) error {
 // bodyAt is where in a message without header and delivery annotations the part begins that is stored as its body. footer is
 // where its footer begins, or its end.
 func bodyAt(m *amqp10.Message, footer int) int {
-	content, single := Content(m)
+	content, single := m.Data()
 	if single {
 		return footer - len(content)
 	}
 	return footer - len(m.Body)
-}
-
-// Content is the content of a message whose body is one data section. Others have none.
-func Content(m *amqp10.Message) (content []byte, ok bool) {
-	if m.BodyKind != amqp10.DescriptorData {
-		return nil, false
-	}
-	_, v, rest, err := amqp10.NextSection(m.Body)
-	if err != nil || len(rest) > 0 {
-		return nil, false
-	}
-	return v.Underlying().Binary()
 }
 
 // Body is the body of a message for clients of AMQP 0-9-1: that of the record, or, of a message that came with several data

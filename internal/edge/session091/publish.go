@@ -129,8 +129,7 @@ func (ch *channel) published(props, body []byte) error {
 	p := &c.pub
 	p.Exchange, p.Key, p.Raw, p.Size, p.Channel = ch.content.exchange, ch.content.key, props, len(body), ch.number
 	p.Body = append(p.Body[:0], body)
-	var err error
-	if p.Props, err = amqp091.ParseProps(props); err != nil {
+	if p.Props.Parse(props) != nil {
 		return &failure{code: amqp091.CodeInternalError} // RabbitMQ's reader crashes here, without a text
 	}
 	requests := p.Props.Has(amqp091.FlagReplyTo) && string(p.Props.ReplyTo) == broker.ReplyTo

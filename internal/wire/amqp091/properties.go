@@ -56,11 +56,18 @@ func (p *Props) Has(flags uint16) bool { return p.Flags&flags == flags }
 // content header. It is one walk that checks everything, short strings and keys for
 // UTF-8 (BR-1.16) and tables down to the last value, so that later readers need not; it
 // allocates nothing. An error is a *PropertyError.
-func ParseProps(raw []byte) (Props, error) {
+func ParseProps(raw []byte) (p Props, err error) {
+	err = p.Parse(raw)
+	return p, err
+}
+
+// Parse is ParseProps into Props that the caller has. After an error there are none.
+func (p *Props) Parse(raw []byte) error {
+	*p = Props{}
 	if len(raw) < 2 {
-		return Props{}, &PropertyError{"property-flags", ErrTruncated}
+		return &PropertyError{"property-flags", ErrTruncated}
 	}
-	p := Props{Flags: binary.BigEndian.Uint16(raw)}
+	p.Flags = binary.BigEndian.Uint16(raw)
 	r := propReader{rest: raw[2:], flags: p.Flags}
 	p.ContentType = r.shortstr(FlagContentType)
 	p.ContentEncoding = r.shortstr(FlagContentEncoding)
@@ -80,9 +87,10 @@ func ParseProps(raw []byte) (Props, error) {
 		r.failed, r.err = unusedFlags, ErrTrailing
 	}
 	if r.err != nil {
-		return Props{}, &PropertyError{propertyName(r.failed), r.err}
+		*p = Props{}
+		return &PropertyError{propertyName(r.failed), r.err}
 	}
-	return p, nil
+	return nil
 }
 
 // propReader reads properties in their order; after the first error it reads nothing.

@@ -101,6 +101,11 @@ func (r *fieldReader) scalar(t Type) ([]byte, byte, bool) {
 	if !r.present() {
 		return nil, 0, false
 	}
+	return r.cut(t)
+}
+
+// cut is scalar for a field that is present.
+func (r *fieldReader) cut(t Type) ([]byte, byte, bool) {
 	code := r.rest[0]
 	if types[code] != t {
 		r.failType(code)
@@ -125,15 +130,17 @@ func (r *fieldReader) failType(code byte) {
 }
 
 func (r *fieldReader) boolean() (v, ok bool) {
-	content, code, ok := r.scalar(TypeBoolean)
-	if !ok {
+	if !r.present() {
 		return false, false
 	}
+	if code := r.rest[0]; code == codeTrue || code == codeFalse {
+		r.rest = r.rest[1:]
+		return code == codeTrue, true
+	}
+	content, _, ok := r.cut(TypeBoolean)
 	switch {
-	case code == codeTrue:
-		return true, true
-	case code == codeFalse:
-		return false, true
+	case !ok:
+		return false, false
 	case content[0] > 1:
 		return failed[bool](r, ErrValue)
 	}
@@ -150,9 +157,24 @@ func (r *fieldReader) ushort() (uint16, bool) {
 	return uint16(bigEndian(content)), ok
 }
 
+// uint reads most of what frames have, and so looks at each encoding itself.
 func (r *fieldReader) uint() (uint32, bool) {
-	content, _, ok := r.scalar(TypeUint)
-	return uint32(bigEndian(content)), ok
+	if !r.present() {
+		return 0, false
+	}
+	switch b := r.rest; {
+	case b[0] == codeUint0:
+		r.rest = b[1:]
+		return 0, true
+	case b[0] == codeSmallUint && len(b) >= 2:
+		r.rest = b[2:]
+		return uint32(b[1]), true
+	case b[0] == codeUint && len(b) >= 5:
+		r.rest = b[5:]
+		return binary.BigEndian.Uint32(b[1:]), true
+	}
+	_, _, ok := r.cut(TypeUint) // an error
+	return 0, ok
 }
 
 func (r *fieldReader) ulong() (uint64, bool) {

@@ -86,7 +86,7 @@ func frameError(f Frame, format string, args ...any) error {
 // only (2.3.2). It looks no deeper than the descriptor: the struct's Decode does. An error is a *DecodeError,
 // also for a body whose descriptor belongs to no frame of the type.
 func ReadPerformative(f Frame) (d Descriptor, v Value, payload []byte, err error) {
-	v, payload, err = ReadValue(f.Body)
+	payload, err = v.read(f.Body, 0)
 	if err != nil {
 		return 0, Value{}, nil, &DecodeError{Type: "frame body", Section: "2.3.2", Err: err}
 	}

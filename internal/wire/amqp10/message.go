@@ -23,6 +23,10 @@ type Message struct {
 	Body                  []byte // the sections of the body, as they came: NextSection reads them
 	BodyKind              Descriptor
 	Footer                []byte // as it came, nil if there is none
+
+	head    Header // see Head
+	first   Value  // the first section of the body
+	several bool   // there are more
 }
 
 // sectionOrder are the places of the sections in a message: those of a body share one.
@@ -89,18 +93,32 @@ func sectionName(d Descriptor) string {
 // ParseMessage finds the sections of a message, in time that depends on how many there are and not on what is in
 // them. It holds them against the order of the standard; a message without a body is read, with a BodyKind of 0.
 // An error is a *DecodeError. See Check.
-func ParseMessage(b []byte) (Message, error) {
-	var m Message
+func ParseMessage(b []byte) (m Message, err error) {
+	err = m.Parse(b)
+	return m, err
+}
+
+// Parse is ParseMessage into a Message that the caller has. After an error it has no section.
+func (m *Message) Parse(b []byte) error {
+	*m = Message{}
+	err := m.parse(b)
+	if err != nil {
+		*m = Message{}
+	}
+	return err
+}
+
+func (m *Message) parse(b []byte) error {
 	kept, bare, body, end := -1, -1, -1, len(b) // offsets in b
 	for at, last := 0, uint8(0); at < len(b); {
 		d, v, rest, err := NextSection(b[at:])
 		if err != nil {
-			return Message{}, err
+			return err
 		}
 		place := sectionOrder[d]
 		again := place == bodyPlace && d == m.BodyKind && d != DescriptorAMQPValue
 		if place <= last && !again {
-			return Message{}, sectionError(d, ErrSection)
+			return sectionError(d, ErrSection)
 		}
 		last = place
 		if place >= 3 && place <= bodyPlace && kept < 0 {
@@ -124,7 +142,9 @@ func ParseMessage(b []byte) (Message, error) {
 			m.Footer, end = b[at:len(b)-len(rest):len(b)-len(rest)], at
 		default:
 			if m.BodyKind = d; body < 0 {
-				body = at
+				body, m.first = at, v
+			} else {
+				m.several = true
 			}
 		}
 		at = len(b) - len(rest)
@@ -138,7 +158,18 @@ func ParseMessage(b []byte) (Message, error) {
 	if body >= 0 {
 		m.Body = b[body:end:end]
 	}
-	return m, nil
+	return nil
+}
+
+// Head is what the section header says; without one, and before Check, all is zero.
+func (m *Message) Head() *Header { return &m.head }
+
+// Data is the content of a body that is one data section. Other messages have none.
+func (m *Message) Data() (content []byte, ok bool) {
+	if m.BodyKind != DescriptorData || m.several {
+		return nil, false
+	}
+	return m.first.content, true
 }
 
 // Check looks at everything in the message, in time linear in its size, so that whoever keeps it can read all of
@@ -146,9 +177,8 @@ func ParseMessage(b []byte) (Message, error) {
 // are symbols or ulongs (3.2.10) and those of application-properties strings (3.2.5). The values of
 // application-properties may be of any type, as RabbitMQ takes them. An error is a *DecodeError.
 func (m *Message) Check() error {
-	var h Header
 	if m.Header.code != 0 {
-		if err := h.Decode(m.Header); err != nil {
+		if err := m.head.Decode(m.Header); err != nil {
 			return err
 		}
 	}
@@ -167,6 +197,30 @@ func (m *Message) Check() error {
 	if err := checkMap(DescriptorApplicationProperties, m.ApplicationProperties, TypeString, TypeString); err != nil {
 		return err
 	}
+	if err := m.checkBody(); err != nil {
+		return err
+	}
+	if m.Footer == nil {
+		return nil
+	}
+	d, v, _, err := NextSection(m.Footer)
+	if err != nil {
+		return err
+	}
+	return checkMap(d, v, TypeSymbol, TypeUlong)
+}
+
+// checkBody is Check for the body.
+func (m *Message) checkBody() error {
+	if m.BodyKind == 0 {
+		return nil
+	}
+	if err := m.first.check(); err != nil {
+		return sectionError(m.BodyKind, err)
+	}
+	if !m.several {
+		return nil
+	}
 	for rest := m.Body; len(rest) > 0; {
 		d, v, next, err := NextSection(rest)
 		if err != nil {
@@ -177,14 +231,7 @@ func (m *Message) Check() error {
 		}
 		rest = next
 	}
-	if m.Footer == nil {
-		return nil
-	}
-	d, v, _, err := NextSection(m.Footer)
-	if err != nil {
-		return err
-	}
-	return checkMap(d, v, TypeSymbol, TypeUlong)
+	return nil
 }
 
 // checkMap looks at everything in a section that is a map with keys of one of two types, or no value.
