@@ -14,6 +14,7 @@ type confirms struct {
 	mu            held.Mutex // guards what follows: answers come from goroutines that apply commands
 	ended         bool       // its link is detached: nobody wants to know
 	count, credit uint32     // delivery-count and link-credit of the publisher (2.6.7)
+	grants        int        // how often it has got new credit, up to busyGrants
 	list          []pending
 	start         int    // index of the first pending one
 	first         uint64 // its token
@@ -67,8 +68,10 @@ func (w *confirms) reject(id uint32, f *failure) { w.decided(&pending{id: id, fa
 // replenish gives the client new credit when half of it is used, unless too many messages wait for their queues. REQUIRES:
 // confirms.mu is held.
 func (p *publisher) replenish() {
-	if w := &p.confirms; !w.ended && w.credit <= maxCredit/2 && len(w.list)-w.start < maxCredit {
-		w.credit = maxCredit
+	w, full := &p.confirms, p.fullCredit()
+	if !w.ended && w.credit <= full/2 && len(w.list)-w.start < int(full) {
+		w.credit = full
+		w.grants = min(w.grants+1, busyGrants)
 		p.grant()
 	}
 }

@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	// maxCredit is how many messages a publisher may send before it hears of new credit, as in RabbitMQ.
-	maxCredit = 170
+	// firstCredit is how many messages a publisher may send before it hears of new credit, as in RabbitMQ. busyCredit is the same
+	// when it has heard of new credit busyGrants times, but for strict mode: batches are larger then, and each message costs less.
+	firstCredit, busyCredit = 170, 1000
+	busyGrants              = 10
 	// maxUnfinished is how many bytes of incomplete messages the links of a connection may hold, if messages may not be that
 	// large; otherwise it is four of the largest messages, with the excess size of their buffers.
 	maxUnfinished = 64 << 20
@@ -94,7 +96,7 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 	}
 	if t.Aborted && !c.Strict { // the client has thought better of it (2.7.5); RabbitMQ publishes what has come
 		p.layDown()
-		err := p.spend()
+		_, err := p.spend()
 		p.regain()
 		return err
 	}
@@ -109,7 +111,8 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 		p.payload = append(p.payload, payload...) // grows with what arrives
 		return p.holds()
 	}
-	if err := p.spend(); err != nil {
+	low, err := p.spend()
+	if err != nil {
 		return err
 	}
 	whole := payload
@@ -117,12 +120,11 @@ func (p *publisher) transfer(t *amqp10.Transfer, payload []byte) error {
 		p.payload = append(p.payload, payload...)
 		whole = p.payload
 	}
-	err := p.checkModes(t)
-	if err == nil {
+	if err = p.checkModes(t); err == nil {
 		err = p.received(whole)
 	}
 	p.layDown()
-	if err == nil {
+	if err == nil && low {
 		p.regain()
 	}
 	return err
@@ -184,17 +186,25 @@ func (p *publisher) end() {
 	}
 }
 
-// spend takes a message off the client's credit.
-func (p *publisher) spend() error {
+// spend takes a message off the client's credit, and says whether it is low: then regain gives more.
+func (p *publisher) spend() (low bool, err error) {
 	w := &p.confirms
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.credit == 0 {
-		return failLink(amqp10.ConditionTransferLimitExceeded, "")
+		return false, failLink(amqp10.ConditionTransferLimitExceeded, "")
 	}
 	w.credit--
 	w.count++
-	return nil
+	return w.credit <= p.fullCredit()/2, nil
+}
+
+// fullCredit is how much credit the client gets at a time. REQUIRES: confirms.mu is held.
+func (p *publisher) fullCredit() uint32 {
+	if p.confirms.grants < busyGrants || p.s.c.Strict {
+		return firstCredit
+	}
+	return busyCredit
 }
 
 // regain gives the client new credit, if it is time.
@@ -209,20 +219,15 @@ func (p *publisher) received(payload []byte) error {
 	s := p.s
 	c := s.c
 	in := &c.inbound
-	m, err := amqp10.ParseMessage(payload)
+	err := in.message.Parse(payload)
 	if err == nil {
-		err = m.Check()
+		err = in.message.Check()
 	}
 	if err == nil {
-		in.message = m
 		err = convert.FromAMQP10(&in.incoming, &in.message)
 	}
-	var cc *convert.CCError
-	if errors.As(err, &cc) {
-		return p.misdirected(amqp10.ConditionInvalidField, err.Error())
-	}
 	if err != nil {
-		return failLink(amqp10.ConditionDecodeError, "failed to parse message: %s", err)
+		return p.unreadable(err)
 	}
 	exchange, key := p.exchange, p.key
 	if p.to.anonymous {
@@ -244,6 +249,15 @@ func (p *publisher) received(payload []byte) error {
 	return p.publish(pub)
 }
 
+// unreadable refuses a message that is not well-formed, or whose annotation x-cc is not.
+func (p *publisher) unreadable(err error) error {
+	var cc *convert.CCError
+	if errors.As(err, &cc) {
+		return p.misdirected(amqp10.ConditionInvalidField, err.Error())
+	}
+	return failLink(amqp10.ConditionDecodeError, "failed to parse message: %s", err)
+}
+
 // publish checks a message, routes it, and adds it to the batch.
 func (p *publisher) publish(pub *broker.Publication) error {
 	c := p.s.c
@@ -257,12 +271,8 @@ func (p *publisher) publish(pub *broker.Publication) error {
 		return p.reply(pub)
 	}
 	targets, err := c.link.Route(pub)
-	var refused *topology.Error
-	if errors.As(err, &refused) && refused.Kind == topology.NotFound {
-		return p.misdirected(amqp10.ConditionNotFound, refused.Text)
-	}
 	if err != nil {
-		return forbidden(err)
+		return p.unrouted(err)
 	}
 	if len(targets) == 0 {
 		c.link.CountUnroutable(!p.settled)
@@ -278,6 +288,15 @@ func (p *publisher) publish(pub *broker.Publication) error {
 	}
 	c.addPublish(op, owner, c.broker.Bodies().Size(op.Body))
 	return nil
+}
+
+// unrouted refuses a message whose exchange does not exist, or may not be written to.
+func (p *publisher) unrouted(err error) error {
+	var refused *topology.Error
+	if errors.As(err, &refused) && refused.Kind == topology.NotFound {
+		return p.misdirected(amqp10.ConditionNotFound, refused.Text)
+	}
+	return forbidden(err)
 }
 
 // reply hands a message to a client of AMQP 0-9-1 that waits for a direct reply (BR-12.2). A reply that comes too late is

@@ -131,7 +131,7 @@ func (s *session) attachPublisher(a *amqp10.Attach) error {
 		return err
 	}
 	p := &publisher{s: s, handle: a.Handle, name: printable(a.Name), address: string(tgt.Address), to: to, made: made, mode: a.SndSettleMode.Value}
-	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, maxCredit
+	p.confirms.count, p.confirms.credit = a.InitialDeliveryCount.Value, firstCredit
 	p.exchange, p.key = []byte(to.exchange), []byte(to.key)
 	c.chMu.Lock()
 	s.publishers[a.Handle] = p

@@ -322,8 +322,9 @@ func (p pen) send(it *item, from *part) (whole bool) {
 		}
 		return true
 	}
-	settled := it.answer != nil || it.d.NoAck
-	if from == nil {
+	begins := from == nil // the window was open when the pen looked: one transfer fits, even if the client has closed it since
+	if begins {
+		settled := it.answer != nil || it.d.NoAck
 		id := uint32(s.delivered)
 		t.DeliveryID, t.DeliveryTag = amqp10.Some(id), binary.BigEndian.AppendUint32(c.tag[:0], id)
 		t.MessageFormat, t.Settled = amqp10.Some[uint32](0), amqp10.Some(settled)
@@ -335,17 +336,9 @@ func (p pen) send(it *item, from *part) (whole bool) {
 			k.count.Add(1)
 		}
 	}
-	s.mu.Unlock()
-	handle := it.handle()
-	t.Handle = handle
-	o := &c.out
-	for first := from == nil; first || sent < all; first = false {
-		s.mu.Lock()
-		if it.ended() {
-			s.mu.Unlock()
-			return true
-		}
-		if int32(s.limit-s.nextOutgoing) <= 0 {
+	t.Handle = it.handle()
+	for o := &c.out; ; begins = false {
+		if !begins && int32(s.limit-s.nextOutgoing) <= 0 {
 			s.mu.Unlock()
 			s.keepPart(it, from, head, sent)
 			return false
@@ -353,7 +346,15 @@ func (p pen) send(it *item, from *part) (whole bool) {
 		s.nextOutgoing++
 		s.mu.Unlock()
 		o.Wire, sent = amqp10.AppendTransfer(o.Wire, s.number, &t, c.clientMax, sent, head, body, tail)
-		t = amqp10.Transfer{Handle: handle}
+		if sent == all {
+			break
+		}
+		t = amqp10.Transfer{Handle: t.Handle}
+		s.mu.Lock()
+		if it.ended() {
+			s.mu.Unlock()
+			return true
+		}
 	}
 	if rec != nil && c.link.Traced() && from == nil {
 		c.trace(it, rec)
@@ -499,16 +500,18 @@ type renderer struct {
 	ref     message.Ref // retained, so that its number is not reused for another history
 	shared  message.Ref // the part of it that similar histories share, 0 if none
 	history deadletter.History
-	head    []byte // scratch space
+	// Scratch space.
+	head     []byte
+	delivery convert.Delivery
 }
 
 // render makes what goes out of a delivery. It is valid until the next call. REQUIRES: the pen.
 func (c *conn) render(it *item, rec message.Record) (head, body, tail []byte) {
 	r := &c.renderer
-	d := convert.Delivery{
+	r.delivery = convert.Delivery{
 		History: c.historyOf(it), Counts: it.d.Counts, Redelivered: it.d.Redelivered, Quorum: it.consumer.quorum(), Strict: c.broker.Strict,
 	}
-	head, body, tail = convert.AppendAMQP10(r.head[:0], rec, &d)
+	head, body, tail = convert.AppendAMQP10(r.head[:0], rec, &r.delivery)
 	r.head = head
 	return head, body, tail
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -566,6 +567,50 @@ func TestOutcomesInOneRead(t *testing.T) {
 						break
 					}
 				}
+			}
+		})
+	}
+}
+
+// A publisher gets RabbitMQ's credit, and more at a time once it has used a good deal of it; in strict mode it does not.
+func TestCreditOfABusyPublisher(t *testing.T) {
+	for name, strict := range map[string]bool{"default": false, "strict": true} {
+		t.Run(name, func(t *testing.T) {
+			n := serve(t, broker.Options{}, func(o *session10.Options) { o.Strict = strict })
+			n.declare(t, "q", nil)
+			c := n.session(t)
+			type grant struct{ count, credit uint32 }
+			var got []grant
+			note := func(f *amqp10.Flow) {
+				if f.Handle.Set {
+					got = append(got, grant{f.DeliveryCount.Value, f.LinkCredit.Value})
+				}
+			}
+			note(c.publisher(0, 0, "/queues/q"))
+			for id := range uint32(1900) {
+				left := got[len(got)-1]
+				for left.count+left.credit == id {
+					note(await[*amqp10.Flow](c))
+					left = got[len(got)-1]
+				}
+				c.transfer(0, amqp10.Transfer{DeliveryID: amqp10.Some(id), DeliveryTag: []byte{1}, Settled: amqp10.Some(true)}, text("m"))
+			}
+			for got[len(got)-1].count < 1300 {
+				note(await[*amqp10.Flow](c))
+			}
+			want := []grant{{0, 170}}
+			for len(want) <= 10 {
+				want = append(want, grant{want[len(want)-1].count + 85, 170})
+			}
+			if strict {
+				for want[len(want)-1].count < 1300 {
+					want = append(want, grant{want[len(want)-1].count + 85, 170})
+				}
+			} else {
+				want = append(want, grant{851, 1000}, grant{1351, 1000})
+			}
+			if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+				t.Errorf("%v, want %v", got, want)
 			}
 		})
 	}

@@ -25,6 +25,7 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	}
 	s.mu.Lock()
 	none := s.unsettled.n == 0
+	from, to := s.numbers(first, last)
 	s.mu.Unlock()
 	if none {
 		return nil
@@ -36,7 +37,6 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 	if err != nil {
 		return err
 	}
-	from, to := s.numbers(first, last)
 	for {
 		if !c.affords(op.Note) { // looked at again for each part of a range: it may be long
 			op.Note = nil
@@ -74,11 +74,9 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 
 // numbers are the numbers of the deliveries of a range of delivery-ids. Those are serial numbers, which are compared over half of their
 // range (RFC 1982): an id means the delivery that is nearest to the next one. to is smaller than from if no delivery can be meant.
-// REQUIRES: last is not before first.
+// They mean nothing if last is before first. REQUIRES: session.mu is held.
 func (s *session) numbers(first, last uint32) (from, to uint64) {
-	s.mu.Lock()
 	begin := int64(s.delivered) + int64(int32(first-uint32(s.delivered)))
-	s.mu.Unlock()
 	end := begin + int64(last-first)
 	if end < 0 {
 		return 1, 0

@@ -17,16 +17,18 @@ type unsettled struct {
 // unsettledList holds a session's unsettled deliveries in the order of their numbers. There may be millions of them, and a client
 // may settle them in any order, by ranges that have few of them, or none: whatever it says costs as much as it settles.
 //
-// The list is of chunks. A settled entry stays as a hole until its chunk has more holes than entries. A chunk without entries goes. So
-// a range without entries lies in two chunks at most.
+// The list is of chunks. A settled entry stays as a hole until its chunk has more holes than entries; those at the front of a chunk are cut
+// off, and their memory stays until it is three quarters of the chunk's. A chunk without entries goes. So a range without entries lies in
+// two chunks at most.
 type unsettledList struct {
 	chunks []*unsettledChunk
 	n      int // entries that are not settled
 }
 
 type unsettledChunk struct {
-	list []unsettled // never empty
-	n    int         // entries that are not settled
+	list  []unsettled // never empty
+	n     int         // entries that are not settled
+	front int         // how many entries went before list, whose memory may still be there
 }
 
 // chunkUnsettled is the size of a full chunk.
@@ -50,8 +52,8 @@ func (l *unsettledList) take(first, last uint64, most int, dst []unsettled) []un
 	k := l.chunkOf(first)
 	for k < len(l.chunks) && most > 0 && l.chunks[k].list[0].number <= last {
 		c := l.chunks[k]
-		at, _ := slices.BinarySearchFunc(c.list, first, func(u unsettled, first uint64) int { return cmp.Compare(u.number, first) })
-		before := c.n
+		at := c.at(first)
+		inOrder, before := at == 0, c.n
 		for ; at < len(c.list) && c.list[at].number <= last && most > 0; at++ {
 			if u := &c.list[at]; u.consumer != nil {
 				dst = append(dst, *u)
@@ -61,11 +63,25 @@ func (l *unsettledList) take(first, last uint64, most int, dst []unsettled) []un
 			}
 		}
 		l.n -= before - c.n
+		if inOrder {
+			c.list, c.front = c.list[at:], c.front+at
+		}
 		if l.shrink(k) {
 			k++
 		}
 	}
 	return dst
+}
+
+// at is the index of the first entry that has a number or one behind it. Most clients settle in order: then it is near the begin.
+func (c *unsettledChunk) at(number uint64) int {
+	for i := range min(4, len(c.list)) {
+		if c.list[i].number >= number {
+			return i
+		}
+	}
+	at, _ := slices.BinarySearchFunc(c.list, number, func(u unsettled, number uint64) int { return cmp.Compare(u.number, number) })
+	return at
 }
 
 // find looks for a consumer's deliveries with these ids, in the slice from a number on, and appends their numbers to dst. They are taken
@@ -127,9 +143,15 @@ func (l *unsettledList) slice(from uint64) (chunks []*unsettledChunk, next uint6
 
 // chunkOf is the index of the first chunk that has a number or one behind it.
 func (l *unsettledList) chunkOf(number uint64) int {
-	k, _ := slices.BinarySearchFunc(l.chunks, number, func(c *unsettledChunk, number uint64) int { return cmp.Compare(c.list[len(c.list)-1].number, number) })
+	if len(l.chunks) > 0 && l.chunks[0].last() >= number { // as in order
+		return 0
+	}
+	k, _ := slices.BinarySearchFunc(l.chunks, number, func(c *unsettledChunk, number uint64) int { return cmp.Compare(c.last(), number) })
 	return k
 }
+
+// last is the number of the last entry.
+func (c *unsettledChunk) last() uint64 { return c.list[len(c.list)-1].number }
 
 // shrink takes the holes out of a chunk if it has many, and drops it if it has nothing else. Then there is another in its place.
 func (l *unsettledList) shrink(k int) (stays bool) {
@@ -138,7 +160,7 @@ func (l *unsettledList) shrink(k int) (stays bool) {
 	case c.n == 0:
 		l.chunks = slices.Delete(l.chunks, k, k+1)
 		return false
-	case c.n >= len(c.list)/2:
+	case c.n >= len(c.list)/2 && c.n >= (c.front+len(c.list))/4:
 		return true
 	}
 	list := make([]unsettled, 0, c.n)
@@ -147,6 +169,6 @@ func (l *unsettledList) shrink(k int) (stays bool) {
 			list = append(list, u)
 		}
 	}
-	c.list = list
+	c.list, c.front = list, 0
 	return true
 }
