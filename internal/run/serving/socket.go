@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -39,6 +40,7 @@ type Socket struct {
 	// Owned by the reader.
 	in       []byte
 	begin    int       // start of the unread bytes in in
+	flooded  bool      // the last read filled the buffer: the client has sent more
 	little   int       // small reads into an empty buffer since the last large one
 	deadline time.Time // of reading; zero: none
 
@@ -113,12 +115,17 @@ func (s *Socket) Fill(loggedIn bool) (n int, err error) {
 	if len(s.in) == cap(s.in) {
 		s.enlarge(2 * cap(s.in))
 	}
+	if s.flooded {
+		runtime.Gosched() // its reads do not block, and so let others in after 10 ms only
+	}
 	n, err = s.Conn.Read(s.in[len(s.in):cap(s.in)])
 	if n <= 0 {
+		s.flooded = false
 		return 0, s.unfilled(err)
 	}
 	received := s.Traffic.ReceivedBytes.Add(uint64(n))
 	full := len(s.in)+n == cap(s.in)
+	s.flooded = full
 	if s.little++; len(s.in) > 0 || n > readSize/2 {
 		s.little = 0
 	}
