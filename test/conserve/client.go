@@ -111,6 +111,7 @@ type act struct {
 	onAnswer   func(amqp091.Method)
 	link       *link // that it detaches
 	fails      bool  // it settles deliveries as failed
+	annotates  *annotation
 
 	message *message // that it publishes
 	commits []func() // called when the commit of what it does is asked for

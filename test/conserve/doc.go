@@ -24,7 +24,8 @@
 // purge by requests to the management node, publish settled and unsettled, over links to a queue, to an exchange and to none, in
 // pieces, give credit, drain, settle one delivery or a range by every outcome, end links, sessions and connections, in frames and
 // windows of all sizes. A session is a channel to the ledger, a link a consumer, an outcome a confirm (released: a return); histories
-// are compared whichever protocol shows them, so a dead letter that crosses protocols must have the same.
+// are compared whichever protocol shows them, so a dead letter that crosses protocols must have the same. Most outcomes
+// modified have annotations (annotate.go), which quorum queues merge into the message.
 //
 // The ledger (ledger.go) hears what every client says and is told. Its clock counts these
 // events. An act, such as a delete, took place between the time it was sent and the time
@@ -43,6 +44,9 @@
 //     (BR-4.1); answers in another order than it was asked, or not within some seconds;
 //   - a link gets more messages than it has had credit for, or a session more transfers than its window has, a drain
 //     ends with credit left, or before its last message; a history is not in the form of AMQP 1.0 (DL-14.1 to DL-14.4);
+//   - a message lacks an annotation that an outcome modified has certainly given it in a quorum queue, or that it has come
+//     with before, has the latest one from an earlier outcome, or has one that nobody gave it: after deaths and kills too, as a
+//     message-annotation or as a header (DL-14.6);
 //   - queues keep messages that nobody gets, once nobody is connected (BR-4.5);
 //   - after the node was killed, a queue that was told to be declared is not there, one that
 //     was told to be deleted is, or what was acknowledged comes again though a later confirm

@@ -61,6 +61,7 @@ func (j *judge) message(m *message) {
 		return
 	}
 	j.doubled(m)
+	j.annotated(m)
 	if m.fate == refused || m.fate == returned || m.fate == rolledBack || m.act.done == 0 {
 		j.mustNot(m)
 		return

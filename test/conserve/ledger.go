@@ -80,7 +80,8 @@ type delivery struct {
 	synced   int64 // when it was known that the settlement holds over a kill
 	// The server said that it had been delivered before.
 	redelivered bool
-	void        bool // the settlement was rolled back, or will never be committed
+	void        bool              // the settlement was rolled back, or will never be committed
+	carries     map[string]string // annotations that outcomes have merged into the message (see annotate.go)
 }
 
 type settlement uint8
@@ -508,7 +509,7 @@ func (l *ledger) delivered(ch *channel, s *consumer, queue string, tag uint64, r
 		c = &copied{m: m, queue: queue, sig: sig, path: path, root: root}
 		m.copies = append(m.copies, c)
 	}
-	d := &delivery{copied: c, ch: ch, tag: tag, consumer: s, at: l.tick(), noAck: noAck, redelivered: redelivered}
+	d := &delivery{copied: c, ch: ch, tag: tag, consumer: s, at: l.tick(), noAck: noAck, redelivered: redelivered, carries: carried(x)}
 	c.all = append(c.all, d)
 	l.visible(m, queue)
 	if p := c.last; p != nil && !l.comesRound(c) && d.overtaken(p) {

@@ -224,12 +224,20 @@ func (p *player) settleTen(ch *channel, o *op, r *rand.Rand) {
 	how := o.how
 	var state amqp10.Composite
 	fails := false
+	var note *annotation
+	modified := func(m amqp10.Modified) amqp10.Composite {
+		if r.IntN(8) > 0 {
+			note = &annotation{o.index}
+			m.MessageAnnotations = note.section()
+		}
+		return &m
+	}
 	switch {
 	case how == acked:
 		state = &amqp10.Accepted{}
 	case how == rejected && r.IntN(3) == 0:
 		fails = r.IntN(2) == 0
-		state = &amqp10.Modified{UndeliverableHere: true, DeliveryFailed: fails, MessageAnnotations: annotations(o, r)}
+		state = modified(amqp10.Modified{UndeliverableHere: true, DeliveryFailed: fails})
 	case how == rejected:
 		fails = true
 		state = &amqp10.Rejected{}
@@ -238,9 +246,9 @@ func (p *player) settleTen(ch *channel, o *op, r *rand.Rand) {
 		}
 	case how == failed:
 		fails = true
-		state = &amqp10.Modified{DeliveryFailed: true, MessageAnnotations: annotations(o, r)}
+		state = modified(amqp10.Modified{DeliveryFailed: true})
 	case r.IntN(2) == 0:
-		state = &amqp10.Modified{MessageAnnotations: annotations(o, r)}
+		state = modified(amqp10.Modified{})
 	default:
 		state = &amqp10.Released{}
 	}
@@ -253,21 +261,11 @@ func (p *player) settleTen(ch *channel, o *op, r *rand.Rand) {
 		what = "settle unasked"
 	}
 	a := ch.sayTen(what, "", &disposition)
-	a.fails = fails
+	a.fails, a.annotates = fails, note
 	p.l.settlingThose(ch, a, how, func(d *delivery) bool {
 		// What its link has given back by its end, although it came after the client said so, is nobody's to settle.
 		return uint32(d.tag)-first <= last-first && d.consumer.link.detach == nil
 	})
-}
-
-// annotations are what a modified outcome adds to the message, or nothing.
-func annotations(o *op, r *rand.Rand) amqp10.Value {
-	if r.IntN(2) == 0 {
-		return amqp10.Value{}
-	}
-	b, start := amqp10.BeginMap(nil)
-	b = amqp10.AppendString(amqp10.AppendSymbol(b, "x-opt-why"), fmt.Sprintf("operation %d", o.index))
-	return amqp10.MustValue(amqp10.EndCompound(b, start, 2))
 }
 
 // manageTen says an operation on the topology by a request.

@@ -432,9 +432,9 @@ func contentOf(r *client10.Received) *content {
 	if deaths != nil {
 		add("x-death", deaths)
 	}
-	for _, key := range []string{"x-first-death-queue", "x-delivery-count"} {
-		if v, ok := r.Annotations[key]; ok {
-			add(key, v)
+	for _, key := range sortedKeys(r.Annotations) {
+		if key == "x-first-death-queue" || key == "x-delivery-count" || merges(key) {
+			add(key, r.Annotations[key])
 		}
 	}
 	return x
