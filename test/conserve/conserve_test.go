@@ -25,7 +25,7 @@ var (
 	binary    = flag.String("bartleby", "", "the server; without the tag failpoints it is only killed from outside (default: build one)")
 	episodes  = flag.Int("episodes", 30, "how many to play, a third of them with kills")
 	duration  = flag.Duration("for", 0, "go on until so much time has passed")
-	firstSeed = flag.Uint64("seed", 920000, "of the first episode; 0: by chance; below 100000 it has a theme (see themeOf); with 1000000000000000 added some clients speak AMQP 1.0")
+	firstSeed = flag.Uint64("seed", 920000, "of the first episode; 0: by chance; below 100000 it has a theme (see themeOf); with 1000000000000000 added some clients speak AMQP 1.0, with 2000000000000000 there are scenes about annotations")
 	themes    = flag.Uint64("themes", 20000, "the seed of the second episode: every other one is counted from there; 0: none, as with a RabbitMQ")
 	only      = flag.String("ops", "", "play only these operations of the episode, as 0-4,7")
 	tries     = flag.Int("tries", 1, "play each episode so often")
@@ -253,7 +253,7 @@ func conserve(t *testing.T, kills bool, most int) {
 }
 
 // seeds numbers the episodes: those of the general mix and those with a theme take turns, unless all are to have a theme, or
-// none; and two with AMQP 0-9-1 alone, and two with both protocols.
+// none; and two with AMQP 0-9-1 alone, and two with both protocols, of which every other two have scenes about annotations.
 func seeds(first, second uint64) func(int) uint64 {
 	if first == 0 {
 		first = themed + rand.Uint64()>>20
@@ -271,6 +271,9 @@ func seeds(first, second uint64) func(int) uint64 {
 			seed = (second + n/2) % themed // which may be 0, a theme's as well
 		}
 		if !bilingual(seed) && (i%4 > 1 || bilingual(first)) {
+			seed += protocols
+		}
+		if bilingual(seed) && seed < annotating && i%8 > 5 {
 			seed += protocols
 		}
 		return seed

@@ -25,7 +25,8 @@
 // pieces, give credit, drain, settle one delivery or a range by every outcome, end links, sessions and connections, in frames and
 // windows of all sizes. A session is a channel to the ledger, a link a consumer, an outcome a confirm (released: a return); histories
 // are compared whichever protocol shows them, so a dead letter that crosses protocols must have the same. Most outcomes
-// modified have annotations (annotate.go), which quorum queues merge into the message.
+// modified have annotations (annotate.go), which quorum queues merge into the message. With 1000000000000000 added once more
+// to the seed there are scenes behind the operations in which messages of a quorum queue are annotated again and again.
 //
 // The ledger (ledger.go) hears what every client says and is told. Its clock counts these
 // events. An act, such as a delete, took place between the time it was sent and the time

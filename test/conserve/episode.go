@@ -322,7 +322,11 @@ func generate(seed uint64, o options) *world {
 	if bilingual(seed) {
 		w := generate(seed-protocols, o)
 		w.seed = seed
-		w.mixProtocols()
+		if seed >= annotating {
+			w.annotate(o.kills)
+		} else {
+			w.mixProtocols()
+		}
 		return w
 	}
 	g := &generator{

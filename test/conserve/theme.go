@@ -24,10 +24,7 @@ const themed = 100_000
 
 // themeOf says which theme a seed has; nil for the general mix.
 func themeOf(seed uint64) *theme {
-	if bilingual(seed) {
-		seed -= protocols
-	}
-	if seed >= themed {
+	if seed %= protocols; seed >= themed {
 		return nil
 	}
 	return [10]*theme{
