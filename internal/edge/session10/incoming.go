@@ -168,11 +168,20 @@ func (p *publisher) layDown() {
 	c.inbound.incoming.Forget()
 }
 
-// watch makes the broker tell when the queue is deleted that the link sends to. RabbitMQ tells nobody who has not sent anything.
-func (p *publisher) watch() {
-	if p.unwatch == nil && p.to.queue {
-		p.unwatch = p.s.c.broker.OnDeleted(p.s.c.link.VHost, message.QueueName(p.to.key), func() { p.s.departed(p.to.key) })
+// route finds the queues of a message. From the first message on that has one, the broker tells when the queue is deleted that the link
+// sends to; RabbitMQ tells nobody who has not sent anything. It is told to before it routes: so no deletion goes by between the two.
+func (p *publisher) route(pub *broker.Publication) ([]*partition.Queue, error) {
+	c := p.s.c
+	first := p.unwatch == nil && p.to.queue
+	if first {
+		p.unwatch = c.broker.OnDeleted(c.link.VHost, message.QueueName(p.to.key), func() { p.s.departed(p.to.key) })
 	}
+	targets, err := c.link.Route(pub)
+	if first && len(targets) == 0 {
+		p.unwatch()
+		p.unwatch = nil
+	}
+	return targets, err
 }
 
 // end releases what an ended link holds.
@@ -270,7 +279,7 @@ func (p *publisher) publish(pub *broker.Publication) error {
 	if len(pub.Exchange) == 0 && broker.IsReplyKey(pub.Key) && !pub.HasMoreKeys() {
 		return p.reply(pub)
 	}
-	targets, err := c.link.Route(pub)
+	targets, err := p.route(pub)
 	if err != nil {
 		return p.unrouted(err)
 	}
@@ -279,7 +288,6 @@ func (p *publisher) publish(pub *broker.Publication) error {
 		p.unroutable()
 		return nil
 	}
-	p.watch()
 	op := c.link.Op(pub, targets)
 	owner := opOwner{}
 	if !p.settled {
