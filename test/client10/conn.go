@@ -33,6 +33,11 @@ func Dial(addr string, o Options) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Open(nc, o)
+}
+
+// Open is Dial on a socket that is there. It closes the socket if it fails.
+func Open(nc net.Conn, o Options) (*Conn, error) {
 	c := &Conn{Wire: Wire{Conn: nc}}
 	_ = nc.SetDeadline(time.Now().Add(o.Timeout))
 	if err := c.open(o); err != nil {

@@ -393,6 +393,9 @@ func (p *play) compareQueues() string {
 			s.Counts.Stats.Active = 0
 			if i == 0 {
 				s.Counts.Stats.Redelivered += p.forgiven[string(s.Queue.Name)]
+				if p.credited {
+					s.Counts.Stats.Credited.Redelivered += p.forgiven[string(s.Queue.Name)]
+				}
 			}
 			counts[i][string(s.Queue.Name)] = countText(&s.Counts)
 		}

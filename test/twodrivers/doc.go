@@ -23,6 +23,10 @@
 // reason and outcome among it. In the end so must be what a peek shows of each queue. And on
 // neither is anything ready then that a consumer without a limit waits for.
 //
+// Clients of AMQP 1.0 (ten_test.go) have lists of their own, on the same brokers: over a session with a link for each queue they
+// publish, give credit and take it back, drain, and settle by every outcome, some with annotations. What each link was told must be
+// the same, ends of drains and histories among it.
+//
 // What may differ stands in one table (rules_test.go), by rule. Some is taken out of what is
 // compared. Most is not generated, or left out when it would be done: a rule that sends what
 // comes back to another place would make all that follows another story. Where two ways lead

@@ -34,6 +34,7 @@ type play struct {
 	ended     bool              // nothing that follows can be compared
 	delivered map[string]bool   // queues and copies of what consumers have been given
 	forgiven  map[string]uint64 // by queue: see forgiveFresh
+	credited  bool              // all consumers have credit: they speak AMQP 1.0
 }
 
 func newPlay(e episode) *play {

@@ -39,6 +39,7 @@ var differences = map[string]string{
 	"DL-11.2": "x-delivery-count and x-acquired-count: only quorum queues show them.",
 	"DL-11.5": "a nack with requeue is a failed delivery in quorum queues and where classic ones have delayed retry. It is none here.",
 	"DL-12.7": "a consumer timeout outside of the profile ApsaraMQ: classic queues have none. Not generated.",
+	"DL-14.6": "annotations of the outcome modified: classic queues take none.",
 	"DL-16.3": "transient messages survive a restart in quorum queues. Where there are any nothing is restarted.",
 	"DL-21.5": "at-least-once on classic queues is an extension that is switched on here.",
 }
