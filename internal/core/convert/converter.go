@@ -30,13 +30,13 @@ type converter struct {
 	time                          int64  // seconds since 1970
 }
 
-// maxHeaders is how many bytes the headers of one message may take up: a client of AMQP 0-9-1 gets all of them in
+// MaxHeaders is how many bytes the headers of one message may take up: a client of AMQP 0-9-1 gets all of them in
 // one frame, and there the frame of a publish limits them. What has no room is left out; clients of AMQP 1.0 get it.
-const maxHeaders = 120 << 10
+const MaxHeaders = 120 << 10
 
 // end makes a header of the bytes that values has beyond those of in.values, if there is room.
 func (c *converter) end(key, values []byte) {
-	if size := 1 + len(key) + len(values) - len(c.in.values); c.size+size <= maxHeaders {
+	if size := 1 + len(key) + len(values) - len(c.in.values); c.size+size <= MaxHeaders {
 		c.size += size
 		c.keep(key, values)
 		return
@@ -51,7 +51,7 @@ func (c *converter) keep(key, values []byte) {
 
 // add makes a header of a value, unless AMQP 0-9-1 has no such value.
 func (c *converter) add(key []byte, v *amqp10.Value) {
-	if v.Size() > maxHeaders { // it may become a little shorter, and that is not worth a copy of whatever comes
+	if v.Size() > MaxHeaders { // it may become a little shorter, and that is not worth a copy of whatever comes
 		return
 	}
 	values, ok := appendField(c.in.values, v, 1)
@@ -88,7 +88,7 @@ func (c *converter) annotation(key []byte, v *amqp10.Value) error {
 			return nil
 		}
 	case annotationDeaths:
-		if v.Size() > maxHeaders {
+		if v.Size() > MaxHeaders {
 			return nil
 		}
 		values, ok := appendDeaths(c.in.values, v)
@@ -142,7 +142,7 @@ func (c *converter) cc(v *amqp10.Value) error {
 	if v.Type() != amqp10.TypeList {
 		return &CCError{printed(*v)}
 	}
-	if v.Size() > maxHeaders {
+	if v.Size() > MaxHeaders {
 		return tooManyKeys(v.Size())
 	}
 	items := v.Items()
@@ -156,10 +156,10 @@ func (c *converter) cc(v *amqp10.Value) error {
 		return nil
 	}
 	size := 1 + len(keyCC) + len(values) - len(c.in.values)
-	if size > maxHeaders {
+	if size > MaxHeaders {
 		return tooManyKeys(size)
 	}
-	if c.size+size > maxHeaders { // the message is routed by it: it has room before the headers so far
+	if c.size+size > MaxHeaders { // the message is routed by it: it has room before the headers so far
 		c.in.headers, c.size = c.in.headers[:0], 0
 	}
 	c.size += size
@@ -170,7 +170,7 @@ func (c *converter) cc(v *amqp10.Value) error {
 // tooManyKeys is the refusal of an annotation x-cc that no frame of AMQP 0-9-1 could have: a client that gets such a message may close
 // its connection, and get it again.
 func tooManyKeys(size int) error {
-	return &CCError{fmt.Sprintf("a list of %d bytes, at most %d are possible", size, maxHeaders)}
+	return &CCError{fmt.Sprintf("a list of %d bytes, at most %d are possible", size, MaxHeaders)}
 }
 
 // properties reads the section properties. Message.Check has looked at the types of its fields.
@@ -246,7 +246,7 @@ func (c *converter) id(v *amqp10.Value, text int, key []byte) []byte {
 		n, _ := v.Uint64()
 		b = strconv.AppendUint(b, n, 10)
 	case amqp10.TypeBinary:
-		if s, _ := v.Binary(); len(s) <= maxHeaders {
+		if s, _ := v.Binary(); len(s) <= MaxHeaders {
 			c.end(key, appendLong(append(c.in.values, 'x'), s))
 		}
 		return nil

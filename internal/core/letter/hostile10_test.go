@@ -49,6 +49,39 @@ func TestAMaskHidesWhatOnlyClientsOfAMQP10See(t *testing.T) {
 	}
 }
 
+// Of two pairs with one name a mask hides what it hides of either: clients of AMQP 0-9-1 see the first that has room, and an edit that makes
+// room says what they would see instead.
+func TestAMaskHidesWhatIsBehindAHeaderOfTheSameName(t *testing.T) {
+	big := sym10("x-big")
+	bigger := str10(strings.Repeat("b", 119<<10))
+	secret := str10("pin 1234" + strings.Repeat("y", 5000))
+	annotations := func(pairs ...[]byte) []byte { return mapOf(amqp10.DescriptorMessageAnnotations, pairs...) }
+	application := func(pairs ...[]byte) []byte { return mapOf(amqp10.DescriptorApplicationProperties, pairs...) }
+	open := application(str10("x-k"), str10("open"))
+	for what, c := range map[string]struct {
+		sections []byte
+		edit     string
+		want     bool
+	}{
+		"an annotation without room":    {slices.Concat(annotations(big, bigger, sym10("x-k"), secret), open), `{"headers":{"x-big":null}}`, true},
+		"a second application property": {application(str10("k"), str10("open"), str10("k"), secret), `{"headers":{"k":null}}`, true},
+		"behind what the broker writes": {slices.Concat(annotations(sym10("x-opt-rabbitmq-received-time"), amqp10.AppendTimestamp(nil, 1)), application(str10("timestamp_in_ms"), str10("pin 1234"), str10("x-opt-rabbitmq-received-time"), amqp10.AppendUbyte(nil, 1))), `{"headers":{"x-opt-rabbitmq-received-time":null}}`, true},
+		"nothing is hidden":             {slices.Concat(annotations(big, bigger, sym10("x-k"), str10("hid"+strings.Repeat("y", 5000))), open), `{"headers":{"x-big":null}}`, false},
+		"a list that is seen":           {application(str10("list"), amqp10.AppendSymbols(nil, "a", "b")), `{"headers":{"list":null}}`, false},
+	} {
+		rec := record10(t, append(c.sections, amqp10.AppendData(nil, []byte("body"))...))
+		m, err := letter.NewMask(letter.MaskRules{Headers: []string{"other"}, Patterns: []string{`pin \d{4}`}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := editFrom(t, c.edit)
+		_, changes, err := e.Apply(rec, &deadletter.History{})
+		if got := m.Hides(rec); got != c.want {
+			t.Errorf("%s: %v, want %v; the edit shows %v (%v)", what, got, c.want, changes, err)
+		}
+	}
+}
+
 // A map that is edited keeps pairs whose keys are too long for AMQP 0-9-1.
 func TestAnEditedMapKeepsLongKeys(t *testing.T) {
 	long := strings.Repeat("k", 300)

@@ -311,16 +311,18 @@ func (m *Mask) Hides(rec message.Record) bool {
 }
 
 // hidesUnseen says whether something is hidden of what clients of AMQP 0-9-1 do not see of a message of AMQP 1.0, because they have no such
-// value, or no room for it: an edit can take it out, or make room, and shows it then.
+// value, no room for it, or another of that name: an edit can take it out, or make room, and shows it then.
 func (m *Mask) hidesUnseen(rec message.Record, headers amqp091.Table) (hides bool) {
-	seen := make(map[string]bool, len(headers))
+	seen := make(map[string]any, len(headers))
 	for i := range headers {
-		seen[headers[i].Key] = true
+		seen[headers[i].Key] = headers[i].Value
 	}
 	convert.RangePairs(rec, func(key []byte, v *amqp10.Value) bool {
 		name := string(key)
-		if seen[name] {
-			return true
+		if header, ok := seen[name]; ok && v.Size() <= convert.MaxHeaders {
+			if value, ok := convert.Field(v); ok && reflect.DeepEqual(value, header) {
+				return true
+			}
 		}
 		switch v.Type() {
 		case amqp10.TypeMap, amqp10.TypeList, amqp10.TypeArray, amqp10.TypeDescribed: // a name in it may be hidden
