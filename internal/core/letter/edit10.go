@@ -452,11 +452,14 @@ func (e *Edit) differ(before, after *amqp091.PropertyList, typed bool, removed m
 	}
 	for i := range changes {
 		if !named[changes[i].What] {
-			return nil, fmt.Errorf("edit: %s would change too, from %.100v to %.100v; the edit does not name it", changes[i].What, changes[i].Before, changes[i].After)
+			return nil, fmt.Errorf("edit: %s would change too, from %s to %s; the edit does not name it", changes[i].What, brief(changes[i].Before), brief(changes[i].After))
 		}
 	}
 	return changes, nil
 }
+
+// brief is the beginning of a value, for an error.
+func brief(v any) string { return Clean(fmt.Sprint(v), 100) }
 
 // retyped10 is retyped for values of AMQP 1.0; old is nil if there was none.
 func retyped10(dst []byte, old *amqp10.Value, v any, depth int) ([]byte, error) {

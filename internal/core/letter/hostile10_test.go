@@ -82,6 +82,19 @@ func TestAMaskHidesWhatIsBehindAHeaderOfTheSameName(t *testing.T) {
 	}
 }
 
+// What would change beside what an edit names is in its error as short texts, numbers too.
+func TestWhatWouldChangeTooIsShownInBrief(t *testing.T) {
+	rec := record10(t, slices.Concat(
+		mapOf(amqp10.DescriptorMessageAnnotations, sym10("x-big"), str10(strings.Repeat("b", 119<<10)), sym10("x-k"), str10(strings.Repeat("y", 5000))),
+		mapOf(amqp10.DescriptorApplicationProperties, str10("x-k"), amqp10.AppendUbyte(nil, 7)),
+		amqp10.AppendData(nil, []byte("body"))))
+	e := editFrom(t, `{"headers":{"x-big":null}}`)
+	want := "edit: header.x-k would change too, from 7 to " + strings.Repeat("y", 100) + "; the edit does not name it"
+	if _, _, err := e.Apply(rec, &deadletter.History{}); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // A map that is edited keeps pairs whose keys are too long for AMQP 0-9-1.
 func TestAnEditedMapKeepsLongKeys(t *testing.T) {
 	long := strings.Repeat("k", 300)
