@@ -43,6 +43,9 @@ const shownBody = 64 << 10
 // maxHeaders is how many bytes the headers of an edited letter may have, unless it had more before.
 const maxHeaders = 128 << 10
 
+// maxEdited is how many headers an edit may name: each is looked for among those of the letter.
+const maxEdited = 1 << 12
+
 // Edited are the parts of an edited copy.
 type Edited struct {
 	Properties []byte
@@ -55,6 +58,9 @@ var errNothing = errors.New("edit: it changes nothing")
 
 // Apply returns the edited copy, and what differs. history is that of the letter. An error says what is wrong with the edit.
 func (e *Edit) Apply(rec message.Record, history *deadletter.History) (d Edited, changes []Change, err error) {
+	if len(e.Headers) > maxEdited {
+		return d, nil, fmt.Errorf("edit: it names %d headers, the limit is %d", len(e.Headers), maxEdited)
+	}
 	for _, f := range convert.Headers(&deadletter.History{Annotations: history.Annotations}) {
 		if _, ok := e.Headers[f.Key]; ok {
 			return d, nil, fmt.Errorf("edit: header.%s cannot be changed: a consumer has said it with its outcome, and it stays with the history", f.Key)
@@ -248,7 +254,7 @@ func editHeader(l *amqp091.PropertyList, name string, v any, changes *[]Change) 
 	}
 	if v == nil {
 		if at >= 0 {
-			l.Headers = slices.DeleteFunc(slices.Clone(l.Headers), func(f amqp091.Field) bool { return f.Key == name })
+			l.Headers = slices.DeleteFunc(l.Headers, func(f amqp091.Field) bool { return f.Key == name })
 			*changes = append(*changes, c)
 		}
 		return nil
@@ -261,7 +267,6 @@ func editHeader(l *amqp091.PropertyList, name string, v any, changes *[]Change) 
 		return nil
 	}
 	c.After = topology.HeadersForm.Value(now)
-	l.Headers = slices.Clone(l.Headers)
 	if at >= 0 {
 		l.Headers[at].Value = now
 	} else {
@@ -301,12 +306,10 @@ func retyped(old, v any, depth int) (any, error) {
 		return retypedNumber(old, v.String())
 	case map[string]any:
 		before, _ := old.(amqp091.Table)
-		table := make(amqp091.Table, 0, len(v))
+		table, known := make(amqp091.Table, 0, len(v)), map[string]bool{}
 		for _, f := range before {
-			if _, stays := v[f.Key]; stays {
-				if _, twice := table.Get(f.Key); twice {
-					continue
-				}
+			if _, stays := v[f.Key]; stays && !known[f.Key] {
+				known[f.Key] = true
 				now, err := retyped(f.Value, v[f.Key], depth+1)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", f.Key, err)
@@ -315,7 +318,7 @@ func retyped(old, v any, depth int) (any, error) {
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if _, known := table.Get(key); known {
+			if known[key] {
 				continue
 			}
 			if len(key) > math.MaxUint8 {

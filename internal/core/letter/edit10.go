@@ -74,9 +74,18 @@ func (p *pair) text() string {
 	return string(s)
 }
 
+// is says whether text is key, without a copy.
+func (p *pair) is(key string) bool {
+	s, ok := p.key.Symbol()
+	if !ok {
+		s, _ = p.key.Text()
+	}
+	return string(s) == key
+}
+
 func (p *pairs) find(key string) *amqp10.Value {
 	for i := range p.list {
-		if p.list[i].text() == key {
+		if p.list[i].is(key) {
 			return &p.list[i].value
 		}
 	}
@@ -87,8 +96,9 @@ func (p *pairs) find(key string) *amqp10.Value {
 func (p *pairs) set(key, value amqp10.Value) {
 	p.dirty = true
 	added := pair{key, value}
+	text := added.text()
 	for i := range p.list {
-		if p.list[i].text() == added.text() {
+		if p.list[i].is(text) {
 			p.list[i].value = value
 			return
 		}
@@ -99,7 +109,7 @@ func (p *pairs) set(key, value amqp10.Value) {
 func (p *pairs) remove(key string) {
 	if p.find(key) != nil {
 		p.dirty = true
-		p.list = slices.DeleteFunc(p.list, func(p pair) bool { return p.text() == key })
+		p.list = slices.DeleteFunc(p.list, func(p pair) bool { return p.is(key) })
 	}
 }
 

@@ -2,15 +2,18 @@ package letter_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
+	"bartleby.mq/internal/wire/amqp10"
 )
 
 func recordWith(l amqp091.PropertyList, body string) message.Record {
@@ -87,5 +90,37 @@ func TestTheDifferenceOfAnEdit(t *testing.T) {
 	l, err := amqp091.DecodeProps(d.Properties)
 	if err != nil || l.Type != nil || *l.Priority != 3 || *l.Timestamp != 6 || *l.MessageID != id || *l.DeliveryMode != mode || len(l.Headers) != 2 {
 		t.Errorf("%+v, %v", l, err)
+	}
+}
+
+// What an edit costs does not grow with the square of what it names.
+func TestAnEditOfVeryManyHeaders(t *testing.T) {
+	named := func(n int) map[string]any {
+		m := map[string]any{}
+		for i := range n {
+			m[fmt.Sprint("key", i)] = true
+		}
+		return m
+	}
+	for what, rec := range map[string]message.Record{
+		"AMQP 0-9-1": recordWith(amqp091.PropertyList{}, "b"),
+		"AMQP 1.0":   record10(t, amqp10.AppendData(nil, []byte("b"))),
+	} {
+		for why, e := range map[string]letter.Edit{
+			"it names 100000 headers, the limit is 4096": {Headers: named(100_000)},
+			"header": {Headers: map[string]any{"k": named(100_000)}}, // they are too large
+		} {
+			began := time.Now()
+			if _, _, err := e.Apply(rec, &deadletter.History{}); err == nil || !strings.Contains(err.Error(), why) {
+				t.Errorf("%s: %v, want %s", what, err, why)
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s: %s takes %s", what, why, took)
+			}
+		}
+		e := letter.Edit{Headers: named(4096)}
+		if _, changes, err := e.Apply(rec, &deadletter.History{}); err != nil || len(changes) != 4096 {
+			t.Errorf("%s: %d changes (%v)", what, len(changes), err)
+		}
 	}
 }
