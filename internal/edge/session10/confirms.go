@@ -1,6 +1,8 @@
 package session10
 
 import (
+	"sync"
+
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/safety/held"
 	"bartleby.mq/internal/wire/amqp10"
@@ -16,8 +18,38 @@ type confirms struct {
 	count, credit uint32     // delivery-count and link-credit of the publisher (2.6.7)
 	grants        int        // how often it has got new credit, up to busyGrants
 	list          []pending
-	start         int    // index of the first pending one
-	first         uint64 // its token
+	start         int        // index of the first pending one
+	first         uint64     // its token
+	lent          *[]pending // of idleLists, which has the memory of list; nil: list has its own
+}
+
+// keptPending is how large a list a publisher keeps that waits for no outcome: a connection may have thousands that send nothing any more.
+const keptPending = 64
+
+// idleLists are larger ones, for whoever sends next.
+var idleLists = sync.Pool{New: func() any {
+	list := make([]pending, 0, busyCredit)
+	return &list
+}}
+
+// borrow gives a publisher that has sent much already a large list. REQUIRES: mu is held, and the list is empty.
+func (w *confirms) borrow() {
+	w.lent = idleLists.Get().(*[]pending)
+	w.list, w.start = *w.lent, 0
+}
+
+// giveBack ends that. REQUIRES: mu is held, and nothing is pending.
+func (w *confirms) giveBack() {
+	w.list, w.start = w.list[:0], 0
+	if cap(w.list) <= keptPending {
+		return
+	}
+	if w.lent == nil {
+		w.lent = new([]pending)
+	}
+	*w.lent = w.list
+	idleLists.Put(w.lent)
+	w.list, w.lent = nil, nil
 }
 
 // pending is a message that waits for its outcome.
@@ -46,6 +78,9 @@ func (w *confirms) push(p *pending) (token uint64) {
 		n := copy(w.list, w.list[w.start:])
 		clear(w.list[n:])
 		w.list, w.start = w.list[:n], 0
+	}
+	if w.list == nil && w.grants > 0 {
+		w.borrow()
 	}
 	w.list = append(w.list, *p)
 	return w.first + uint64(len(w.list)-w.start) - 1
@@ -167,7 +202,7 @@ func (w *confirms) append(b []byte, channel uint16) (_ []byte, yes, no int) {
 		w.first += uint64(count)
 	}
 	if w.start == len(w.list) {
-		w.list, w.start = w.list[:0], 0
+		w.giveBack()
 	}
 	return b, yes, no
 }
