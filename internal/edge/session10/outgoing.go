@@ -305,12 +305,13 @@ func (p pen) send(it *item, from *part) (whole bool) {
 		}
 		head, body, tail = c.render(it, rec)
 	}
-	all := len(head) + len(body) + len(tail)
-	var t amqp10.Transfer
 	sent := 0
 	if from != nil {
 		head, sent = from.head, from.sent
-	} else if k != nil && k.maxMessage > 0 && uint64(all) > k.maxMessage { // as RabbitMQ; the message goes back with the session
+	}
+	all := len(head) + len(body) + len(tail)
+	var t amqp10.Transfer
+	if from == nil && k != nil && k.maxMessage > 0 && uint64(all) > k.maxMessage { // as RabbitMQ; the message goes back with the session
 		c.abort(s, failSession(amqp10.ConditionMessageSizeExceeded, "message size (%d bytes) > maximum message size (%d bytes)", all, k.maxMessage))
 		return true
 	}
