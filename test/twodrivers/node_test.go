@@ -114,8 +114,8 @@ type content struct {
 	body   []byte
 }
 
-// connect opens a connection of a node as far as open-ok.
-func (n *node) connect(i int) error {
+// dial is a client's socket to the node, where a session serves its other end and is given the protocol header.
+func (n *node) dial(session func(nc net.Conn, first []byte)) net.Conn {
 	ours, theirs := net.Pipe()
 	n.serving.Go(func() {
 		var first [8]byte
@@ -123,7 +123,15 @@ func (n *node) connect(i int) error {
 			_ = theirs.Close()
 			return
 		}
-		session091.Serve(theirs, first[:], session091.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", Heartbeat: -1})
+		session(theirs, first[:])
+	})
+	return ours
+}
+
+// connect opens a connection of a node as far as open-ok.
+func (n *node) connect(i int) error {
+	ours := n.dial(func(theirs net.Conn, first []byte) {
+		session091.Serve(theirs, first, session091.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", Heartbeat: -1})
 	})
 	c := &client{conn: ours, gone: make(chan struct{}), content: map[uint16]*content{}}
 	n.clients[i] = c

@@ -80,17 +80,12 @@ func queueName(i int) string { return queueNames[i] }
 
 // run plays the operations and returns where the nodes differ, "" if they do not.
 func (p *play) run(ops []op) (difference string) {
-	for i := range p.nodes {
-		p.nodes[i] = newNode(i == 1, p.episode)
-	}
-	if difference = p.together((*node).start); difference != "" {
+	if difference = p.start(); difference != "" {
 		return difference
 	}
 	defer func() {
-		for _, do := range []func(n *node) error{(*node).drain, (*node).stop} {
-			if d := p.together(do); difference == "" {
-				difference = d
-			}
+		if d := p.stop(); difference == "" {
+			difference = d
 		}
 	}()
 	if difference = p.prepare(); difference != "" {
@@ -103,11 +98,7 @@ func (p *play) run(ops []op) (difference string) {
 		count("operations")
 		doing.Store(fmt.Sprintf("operation %d, %s,", i, o))
 		hangs.Reset(hanging)
-		if now := time.Now(); now.Nanosecond() > 900_000_000 {
-			// What is due within this operation has the same second in its history on both.
-			time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
-		}
-		sleepUntil(time.Now().Truncate(time.Millisecond).Add(beside))
+		untilNext()
 		if difference = p.step(o); difference != "" {
 			return fmt.Sprintf("operation %d, %s:\n%s", i, o, difference)
 		}
@@ -121,6 +112,32 @@ func (p *play) run(ops []op) (difference string) {
 		}
 	}
 	return ""
+}
+
+// start starts both nodes, and stop stops them.
+func (p *play) start() (difference string) {
+	for i := range p.nodes {
+		p.nodes[i] = newNode(i == 1, p.episode)
+	}
+	return p.together((*node).start)
+}
+
+func (p *play) stop() (difference string) {
+	for _, do := range []func(n *node) error{(*node).drain, (*node).stop} {
+		if d := p.together(do); difference == "" {
+			difference = d
+		}
+	}
+	return difference
+}
+
+// untilNext waits until the next operation may begin.
+func untilNext() {
+	if now := time.Now(); now.Nanosecond() > 900_000_000 {
+		// What is due within this operation has the same second in its history on both.
+		time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
+	}
+	sleepUntil(time.Now().Truncate(time.Millisecond).Add(beside))
 }
 
 func (p *play) prepare() string {

@@ -2,7 +2,6 @@ package twodrivers
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -68,14 +67,8 @@ const saidKey = "x-said"
 
 // connectTen opens a connection of AMQP 1.0 with its session and links.
 func (n *node) connectTen() (*ten, error) {
-	ours, theirs := net.Pipe()
-	n.serving.Go(func() {
-		var first [8]byte
-		if _, err := io.ReadFull(theirs, first[:]); err != nil {
-			_ = theirs.Close()
-			return
-		}
-		session10.Serve(theirs, first[:], session10.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", IdleTimeout: -1})
+	ours := n.dial(func(theirs net.Conn, first []byte) {
+		session10.Serve(theirs, first, session10.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", IdleTimeout: -1})
 	})
 	conn, err := client10.Open(ours, client10.Options{VHost: vhost, Container: "ten", Timeout: patience})
 	if err != nil {
@@ -219,23 +212,18 @@ func TestClientsOfAMQP10GetTheSame(t *testing.T) {
 }
 
 func (p *tenPlay) run(ops []tenOp) (difference string) {
-	for i := range p.nodes {
-		p.nodes[i] = newNode(i == 1, p.episode)
-	}
-	if difference = p.together((*node).start); difference != "" {
+	if difference = p.start(); difference != "" {
 		return difference
 	}
 	defer func() {
-		for i, c := range p.clients {
+		for _, c := range p.clients {
 			if c != nil {
 				_ = c.conn.Close()
-				<-p.clients[i].gone
+				<-c.gone
 			}
 		}
-		for _, do := range []func(n *node) error{(*node).drain, (*node).stop} {
-			if d := p.together(do); difference == "" {
-				difference = d
-			}
+		if d := p.stop(); difference == "" {
+			difference = d
 		}
 	}()
 	if difference = p.prepare(); difference != "" {
@@ -261,10 +249,7 @@ func (p *tenPlay) run(ops []tenOp) (difference string) {
 	}
 	for i, o := range ops {
 		count("operations of AMQP 1.0")
-		if now := time.Now(); now.Nanosecond() > 900_000_000 {
-			time.Sleep(now.Truncate(time.Second).Add(time.Second).Sub(now))
-		}
-		sleepUntil(time.Now().Truncate(time.Millisecond).Add(beside))
+		untilNext()
 		p.say(o)
 		if difference = p.hear(); difference != "" {
 			return fmt.Sprintf("operation %d of these:\n%s\n%s", i, tenList(ops[:i+1]), difference)

@@ -1,7 +1,6 @@
 package session10_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,6 +17,7 @@ import (
 	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp10"
+	"bartleby.mq/test/client10"
 )
 
 // node is a broker in memory with a listener for both versions of AMQP.
@@ -106,9 +106,9 @@ func (n *node) declare(t testing.TB, name string, args amqp.Table) {
 
 // client is a client that speaks in frames.
 type client struct {
-	t   testing.TB
-	nc  net.Conn
-	buf []byte
+	t    testing.TB
+	nc   net.Conn
+	wire client10.Wire // reads from nc
 }
 
 // patience is how long a client waits for a frame.
@@ -121,7 +121,7 @@ func (n *node) dial(t testing.TB) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	return &client{t: t, nc: nc}
+	return &client{t: t, nc: nc, wire: client10.Wire{Conn: nc, Patience: patience, Largest: 1 << 30}}
 }
 
 func (c *client) write(b []byte) {
@@ -148,28 +148,15 @@ func (c *client) transfer(channel uint16, t amqp10.Transfer, payload []byte) {
 	c.write(b)
 }
 
-func (c *client) more() error {
-	var b [4096]byte
-	_ = c.nc.SetReadDeadline(time.Now().Add(patience))
-	n, err := c.nc.Read(b[:])
-	c.buf = append(c.buf, b[:n]...)
-	if n > 0 {
-		return nil
-	}
-	return err
-}
-
 func (c *client) header(want string) {
 	c.t.Helper()
-	for len(c.buf) < len(want) {
-		if err := c.more(); err != nil {
-			c.t.Fatalf("no header %q: %v", want, err)
-		}
+	got, err := c.wire.Header()
+	if err != nil {
+		c.t.Fatalf("no header %q: %v", want, err)
 	}
-	if got := string(c.buf[:len(want)]); got != want {
+	if got != want {
 		c.t.Fatalf("header %q, want %q", got, want)
 	}
-	c.buf = bytes.Clone(c.buf[len(want):])
 }
 
 // frame is a frame from the node.
@@ -182,31 +169,11 @@ type frame struct {
 // read returns the next frame that has a body. It fails with io.EOF when the node has closed the socket.
 func (c *client) read() (f frame, err error) {
 	c.t.Helper()
-	for {
-		raw, n, err := amqp10.NextFrame(c.buf, 1<<30)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		if n == 0 {
-			if err := c.more(); err != nil {
-				return f, err
-			}
-			continue
-		}
-		raw.Body, c.buf = bytes.Clone(raw.Body), c.buf[n:]
-		if len(raw.Body) == 0 {
-			continue
-		}
-		d, v, payload, err := amqp10.ReadPerformative(raw)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		f = frame{raw.Channel, amqp10.NewComposite(d), payload}
-		if err := f.is.Decode(v); err != nil {
-			c.t.Fatalf("%s: %v", amqp10.FrameString(raw), err)
-		}
-		return f, nil
+	got, err := c.wire.Next()
+	if errors.Is(err, client10.ErrBadFrame) {
+		c.t.Fatal(err)
 	}
+	return frame{got.Channel, got.Is, got.Payload}, err
 }
 
 // await reads frames up to one of a type, and fails at one that ends something else.
