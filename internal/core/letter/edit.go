@@ -61,7 +61,7 @@ func (e *Edit) Apply(rec message.Record, history *deadletter.History) (d Edited,
 	if len(e.Headers) > maxEdited {
 		return d, nil, fmt.Errorf("edit: it names %d headers, the limit is %d", len(e.Headers), maxEdited)
 	}
-	for _, f := range convert.Headers(&deadletter.History{Annotations: history.Annotations}) {
+	for _, f := range convert.AnnotationHeaders(history.Annotations) {
 		if _, ok := e.Headers[f.Key]; ok {
 			return d, nil, fmt.Errorf("edit: header.%s cannot be changed: a consumer has said it with its outcome, and it stays with the history", f.Key)
 		}

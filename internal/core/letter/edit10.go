@@ -65,27 +65,21 @@ func (p *pairs) read(section amqp10.Value) {
 	}
 }
 
-// text is a key as headers have it.
-func (p *pair) text() string {
+// name is a key as headers have it, where it lies.
+func (p *pair) name() []byte {
 	if s, ok := p.key.Symbol(); ok {
-		return string(s)
+		return s
 	}
 	s, _ := p.key.Text()
-	return string(s)
+	return s
 }
 
-// is says whether text is key, without a copy.
-func (p *pair) is(key string) bool {
-	s, ok := p.key.Symbol()
-	if !ok {
-		s, _ = p.key.Text()
-	}
-	return string(s) == key
-}
+// text is a copy of the name.
+func (p *pair) text() string { return string(p.name()) }
 
 func (p *pairs) find(key string) *amqp10.Value {
 	for i := range p.list {
-		if p.list[i].is(key) {
+		if string(p.list[i].name()) == key {
 			return &p.list[i].value
 		}
 	}
@@ -98,7 +92,7 @@ func (p *pairs) set(key, value amqp10.Value) {
 	added := pair{key, value}
 	text := added.text()
 	for i := range p.list {
-		if p.list[i].is(text) {
+		if string(p.list[i].name()) == text {
 			p.list[i].value = value
 			return
 		}
@@ -109,7 +103,7 @@ func (p *pairs) set(key, value amqp10.Value) {
 func (p *pairs) remove(key string) {
 	if p.find(key) != nil {
 		p.dirty = true
-		p.list = slices.DeleteFunc(p.list, func(p pair) bool { return p.is(key) })
+		p.list = slices.DeleteFunc(p.list, func(p pair) bool { return string(p.name()) == key })
 	}
 }
 

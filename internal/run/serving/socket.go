@@ -124,8 +124,7 @@ func (s *Socket) Fill(loggedIn bool) (n int, err error) {
 		return 0, s.unfilled(err)
 	}
 	received := s.Traffic.ReceivedBytes.Add(uint64(n))
-	full := len(s.in)+n == cap(s.in)
-	s.flooded = full
+	s.flooded = len(s.in)+n == cap(s.in)
 	if s.little++; len(s.in) > 0 || n > readSize/2 {
 		s.little = 0
 	}
@@ -136,7 +135,7 @@ func (s *Socket) Fill(loggedIn bool) (n int, err error) {
 			s.Log.Warn("closed a connection whose client sent too much before its login", "bytes", received)
 			return n, ErrTooMuch
 		}
-	case full && cap(s.in) < maxReadSize:
+	case s.flooded && cap(s.in) < maxReadSize:
 		s.enlarge(min(max(4*cap(s.in), readSize), maxReadSize))
 	}
 	return n, nil

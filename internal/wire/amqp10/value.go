@@ -106,25 +106,19 @@ func (v *Value) readContent(b []byte) (rest []byte, err error) {
 
 // cutContent cuts the content of a value off the start of b; n is how much of b it takes up with its size.
 func cutContent(code byte, b []byte) (content []byte, n int, err error) {
-	width, size := 0, uint64(0)
-	switch code >> 4 {
-	case 0x4:
-	case 0x5:
-		size = 1
-	case 0x6:
-		size = 2
-	case 0x7:
-		size = 4
-	case 0x8:
-		size = 8
-	case 0x9:
-		size = 16
-	case 0xa, 0xc, 0xe:
+	if width := fixedWidth(code); width >= 0 {
+		if width > len(b) {
+			return nil, 0, ErrTruncated
+		}
+		return b[:width:width], width, nil
+	}
+	width, size := 1, uint64(0)
+	if sizeWidth(code) == 1 {
 		if len(b) < 1 {
 			return nil, 0, ErrTruncated
 		}
-		width, size = 1, uint64(b[0])
-	default:
+		size = uint64(b[0])
+	} else {
 		if len(b) < 4 {
 			return nil, 0, ErrTruncated
 		}
