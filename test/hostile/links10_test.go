@@ -22,13 +22,19 @@ const (
 // queue10 makes a queue with so many messages.
 func queue10(t *testing.T, name, kind string, messages, size int) {
 	t.Helper()
+	filled(t, name, amqp.Table{"x-queue-type": kind}, messages, size)
+}
+
+// filled declares a queue with arguments, and fills it likewise.
+func filled(t *testing.T, name string, arguments amqp.Table, messages, size int) {
+	t.Helper()
 	conn := dial(t)
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": kind}); err != nil {
+	if _, err := ch.QueueDeclare(name, true, false, false, false, arguments); err != nil {
 		t.Fatal(err)
 	}
 	body := make([]byte, size)

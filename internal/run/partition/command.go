@@ -22,7 +22,8 @@ import (
 //	publish   ttl+1 | priority+1 | record bytes | n | n × queue
 //	delayed   delay | as in publish                  a publish to be delivered only after "delay" milliseconds
 //	ack       queue | consumer | first id | count
-//	reject    queue | consumer | id | flags | note bytes, if a flag says so: deadletter.Note
+//	reject    queue | consumer | id | flags | note bytes, if a flag says so: deadletter.Note. Another flag (settleAgain) says that the
+//	          note is the last one of this command: one outcome may end very many deliveries
 //	return    queue | consumer | id | kind with flags | note bytes and a wait, if flags say so
 //	attach    queue | consumer | flags | priority, zigzag | prefetch | timeout | credit | tag bytes
 //	detach    queue | consumer
@@ -74,8 +75,9 @@ import (
 //	    be closed
 //	11  no annotations in notes and histories; a single active consumer stayed active until another one of higher priority could have a
 //	    message (queue.Pages.LateActive)
+//	12  each reject and return had the whole of its own note
 const (
-	commandVersion  = 12
+	commandVersion  = 13
 	numberedVersion = 2
 	setBackVersion  = 3
 	offerVersion    = 4
@@ -88,6 +90,7 @@ const (
 	nackVersion     = 8
 	saidVersion     = 10
 	promptVersion   = 12
+	againNote       = 13
 )
 
 const (
@@ -136,8 +139,9 @@ const (
 const (
 	rejectFailed = 1
 
-	settleNote = 1 << 7
-	settleWait = 1 << 6
+	settleNote  = 1 << 7
+	settleWait  = 1 << 6
+	settleAgain = 1 << 5
 )
 
 // The flags of a config.
@@ -176,7 +180,8 @@ type commandWriter struct {
 	ackConsumer uint64
 	ackFirst    queue.ID
 
-	stored []byte // scratch space
+	// noted is the stored form of the command's last note, empty if it has none; stored is scratch space for the next one.
+	noted, stored []byte
 }
 
 // commandHead is the length of a command's head, momentAt the offset of the time in it.
@@ -191,7 +196,7 @@ func (w *commandWriter) begin(origin uint64, now int64) {
 	w.b = binary.LittleEndian.AppendUint64(w.b, origin)
 	w.b = binary.LittleEndian.AppendUint64(w.b, 0)
 	w.b = binary.LittleEndian.AppendUint64(w.b, uint64(now))
-	w.acks = 0
+	w.acks, w.noted = 0, w.noted[:0]
 }
 
 // numbered gives the command its number and returns it. It is valid until the next begin.
@@ -379,13 +384,14 @@ type target struct {
 // commandReader reads what commandWriter wrote. After a fault it returns zeros, and bad is set.
 type commandReader struct {
 	frameReader
-	version byte // of the command
+	version byte             // of the command
+	note    *deadletter.Note // the command's last one, nil if there is none
 	targets []target
 }
 
 // head reads the head of a command. ok is false if this release cannot read the command.
 func (r *commandReader) head(data []byte) (origin, number uint64, now int64, ok bool) {
-	r.all, r.at, r.bad = data, commandHead, false
+	r.all, r.at, r.bad, r.note = data, commandHead, false, nil
 	if len(data) < commandHead || data[0] == 0 || data[0] > commandVersion {
 		return 0, 0, 0, false
 	}

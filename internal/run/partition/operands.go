@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"bytes"
+
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
@@ -29,16 +31,24 @@ func (w *commandWriter) giveBack(q, consumer uint64, id queue.ID, how queue.Retu
 
 // said writes a byte with what the consumer has said of the delivery behind it.
 func (w *commandWriter) said(b byte, note *deadletter.Note, wait int64) {
+	again := false
 	if note != nil {
+		w.stored = note.Append(w.stored[:0])
+		again = len(w.noted) > 0 && bytes.Equal(w.stored, w.noted)
+	}
+	switch {
+	case again:
+		b |= settleAgain
+	case note != nil:
 		b |= settleNote
 	}
 	if wait > 0 {
 		b |= settleWait
 	}
 	w.b = append(w.b, b)
-	if note != nil {
-		w.stored = note.Append(w.stored[:0])
+	if b&settleNote != 0 {
 		w.raw(w.stored)
+		w.noted, w.stored = w.stored, w.noted
 	}
 	if wait > 0 {
 		w.span(wait)
@@ -54,7 +64,12 @@ func (r *commandReader) said(s *settlement) (b byte) {
 	if b&settleNote != 0 {
 		stored, _ := r.bytes()
 		note, err := deadletter.ParseNote(stored)
-		s.note, r.bad = note, r.bad || err != nil
+		r.note, r.bad = note, r.bad || err != nil
+		s.note = r.note
+	}
+	if b&settleAgain != 0 && r.version >= againNote {
+		r.bad = r.bad || r.note == nil || b&settleNote != 0
+		s.note, b = r.note, b&^settleAgain
 	}
 	if b&settleWait != 0 {
 		s.wait = r.time()

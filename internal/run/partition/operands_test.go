@@ -397,6 +397,85 @@ func FuzzOperationsAreReadBackEqual(f *testing.F) {
 	})
 }
 
+// Outcomes in a row that say the same have their note once in a command, and are read back with it.
+func TestACommandHasANoteOnce(t *testing.T) {
+	for seed := range uint64(200) {
+		c := choosing(seed)
+		notes := []*deadletter.Note{nil, {Annotations: strings.Repeat("a", 16<<10)}, {Cause: deadletter.Cause{Error: "it failed"}}, c.note()}
+		var w commandWriter
+		w.begin(1, 1) // another command has nothing to do with this one
+		w.reject(1, 1, 1, false, notes[1])
+		w.begin(1, 1)
+		var want []settlement
+		changes, last := 0, (*deadletter.Note)(nil)
+		for range 100 {
+			note := notes[c.IntN(len(notes))]
+			for range 1 + c.IntN(10) {
+				s := settlement{kind: Reject, consumer: c.uint64(), first: c.id(), count: 1, failed: c.bool(), note: note}
+				if c.bool() {
+					s.kind, s.failed, s.how, s.wait = Return, false, queue.ReturnReleased, max(0, c.moment())
+				}
+				if note != nil {
+					own := *note // those of one frame may each be a copy
+					s.note = &own
+				}
+				want = append(want, s)
+				if s.kind == Reject {
+					w.reject(1, s.consumer, s.first, s.failed, s.note)
+				} else {
+					w.giveBack(1, s.consumer, s.first, s.how, s.note, s.wait)
+				}
+			}
+			if note != nil && note != last {
+				changes, last = changes+1, note
+			}
+		}
+		data := w.numbered(1)
+		if most := len(want)*64 + changes*(17<<10); len(data) > most {
+			t.Errorf("seed %d: %d outcomes with %d notes take %d bytes, want %d at most", seed, len(want), changes, len(data), most)
+		}
+		r := &commandReader{note: notes[1]}
+		r.head(data)
+		for i, s := range want {
+			code := r.byte()
+			r.uint()
+			if got := r.settlement(code); r.bad || !reflect.DeepEqual(got, s) {
+				t.Fatalf("seed %d: outcome %d is read as %s, want %s", seed, i, short(got), short(s))
+			}
+		}
+		if r.more() {
+			t.Fatalf("seed %d: something is left", seed)
+		}
+	}
+}
+
+// A command that names a note before it has one is refused, and so is one of an older version: there the flag means nothing.
+func TestANoteAgainNeedsOneBefore(t *testing.T) {
+	note := &deadletter.Note{Annotations: "a"}
+	for name, forge := range map[string]func(w *commandWriter){
+		"none before": func(w *commandWriter) { w.noted = note.Append(nil) },
+		"old": func(w *commandWriter) {
+			w.reject(1, 1, 1, true, note)
+			w.b[0] = againNote - 1
+		},
+	} {
+		var w commandWriter
+		w.begin(1, 1)
+		forge(&w)
+		w.reject(1, 1, 2, true, note)
+		r := &commandReader{}
+		r.head(w.numbered(1))
+		for r.more() {
+			code := r.byte()
+			r.uint()
+			r.settlement(code)
+		}
+		if !r.bad {
+			t.Errorf("%s: it is read", name)
+		}
+	}
+}
+
 func equal(t *testing.T, code byte, r *commandReader, got, want any) {
 	t.Helper()
 	if r.bad || !reflect.DeepEqual(got, want) {

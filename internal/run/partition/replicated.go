@@ -163,6 +163,7 @@ type bundle struct {
 	w       *commandWriter
 	p       *proposal
 	commits bool // a caller waits for it
+	noted   bool // an operation has a note
 }
 
 // propose hands the operations on replicated queues to their groups. It returns a receipt for the ones that have an
@@ -184,7 +185,9 @@ func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
 		op := &ops[i]
 		if op.Kind != Publish {
 			if op.Queue.part.group != nil {
-				n.proposeSettle(of(op.Queue).w, op)
+				b := of(op.Queue)
+				b.noted = b.noted || op.Note != nil
+				n.proposeSettle(b.w, op)
 			}
 			continue
 		}
@@ -198,7 +201,7 @@ func (n *Node) propose(ops []Op, asks *[]*ask) (r Receipt) {
 	}
 	for i := range bundles {
 		b := &bundles[i]
-		if len(b.p.publishes) > 0 {
+		if len(b.p.publishes) > 0 || b.noted { // what only ends deliveries makes room
 			b.g.waitForRoom()
 		}
 		if asks != nil {
