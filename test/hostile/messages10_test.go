@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,21 +135,35 @@ func TestMessages10(t *testing.T) {
 	}
 }
 
-// A receiver that gives back what it gets, with as much as it may say, again and again.
-func TestOutcomes10(t *testing.T) {
+// much has as many annotations as an outcome may have. No two with another n are alike.
+func much(n uint32) amqp10.Value {
 	b, at := amqp10.BeginMap(nil)
-	for i := range 100 {
-		b = amqp10.AppendString(amqp10.AppendSymbol(b, name("x-key", i)), strings.Repeat("v", 1000))
+	for i := range 16 {
+		b = amqp10.AppendString(amqp10.AppendSymbol(b, name("x-key", i)), name(strings.Repeat("v", 990), int(n)))
 	}
-	much := amqp10.MustValue(amqp10.EndCompound(b, at, 200))
-	failed := &amqp10.Error{Condition: bytes.Repeat([]byte("c"), 10_000), Description: bytes.Repeat([]byte("d"), 100_000)}
-	outcomes := map[string]amqp10.Composite{
-		"released":        &amqp10.Released{},
-		"modified":        &amqp10.Modified{MessageAnnotations: much},
-		"failed":          &amqp10.Modified{DeliveryFailed: true, MessageAnnotations: much},
-		"not here":        &amqp10.Modified{UndeliverableHere: true, MessageAnnotations: much},
-		"rejected":        &amqp10.Rejected{Error: failed},
-		"no such outcome": &amqp10.Source{},
+	return amqp10.MustValue(amqp10.EndCompound(b, at, 32))
+}
+
+// A receiver that gives back what it gets, with as much as it may say, and other words each time, again and again.
+func TestOutcomes10(t *testing.T) {
+	outcomes := map[string]func(n uint32) amqp10.Composite{
+		"released": func(uint32) amqp10.Composite { return &amqp10.Released{} },
+		"modified": func(n uint32) amqp10.Composite { return &amqp10.Modified{MessageAnnotations: much(n)} },
+		"failed": func(n uint32) amqp10.Composite {
+			return &amqp10.Modified{DeliveryFailed: true, MessageAnnotations: much(n)}
+		},
+		"not here": func(n uint32) amqp10.Composite {
+			return &amqp10.Modified{UndeliverableHere: true, MessageAnnotations: much(n)}
+		},
+		"too much": func(n uint32) amqp10.Composite {
+			b, at := amqp10.BeginMap(nil)
+			b = amqp10.AppendBinary(amqp10.AppendSymbol(b, "x-key"), make([]byte, 100_000))
+			return &amqp10.Modified{MessageAnnotations: amqp10.MustValue(amqp10.EndCompound(b, at, 2))}
+		},
+		"rejected": func(n uint32) amqp10.Composite {
+			return &amqp10.Rejected{Error: &amqp10.Error{Condition: bytes.Repeat([]byte("c"), 10_000), Description: fmt.Appendf(nil, "%d%s", n, bytes.Repeat([]byte("d"), 100_000))}}
+		},
+		"no such outcome": func(uint32) amqp10.Composite { return &amqp10.Source{} },
 	}
 	for _, kind := range []string{"classic", "quorum"} {
 		for name, outcome := range outcomes {
@@ -162,7 +177,7 @@ func TestOutcomes10(t *testing.T) {
 					var b []byte
 					end := time.Now().Add(time.Second)
 					for id := uint32(0); time.Now().Before(end); id += 10 {
-						b = client10.Frames(b[:0], 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: id, Last: amqp10.Some(id + 9), Settled: true, State: client10.Described(outcome)}, credit(0, id+10, 1000, false, false))
+						b = client10.Frames(b[:0], 0, &amqp10.Disposition{Role: amqp10.RoleReceiver, First: id, Last: amqp10.Some(id + 9), Settled: true, State: client10.Described(outcome(id))}, credit(0, id+10, 1000, false, false))
 						_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 						if _, err := c.Write(b); err != nil {
 							break
