@@ -81,28 +81,37 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	if dir := config.EnvironmentPaths(os.Getenv).DataDir; dir != "" && !said("data-dir") {
 		dataDir = dir
 	}
-	s, err := server.Start(server.Options{
-		DataDir: dataDir, Config: conf, Version: programVersion(),
-		Logger: logger, ConnectionLogger: output.Logger("connection"), Audit: output.Audit(),
-		AMQP: conf.AMQPAddresses(listen("amqp", f.amqp, "5672")), AMQPS: conf.AMQPS,
-		HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
-		Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
-		PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
-		WebAMQP:         conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),
-		OnFatal: func(error) { os.Exit(1) }, // already logged; there is no point in waiting for a broken disk
-		OnStop:  func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
-	})
+	var rest chan struct{} // gets a value when the application is to stop
+	options := func(conf config.Config) server.Options {
+		asked := make(chan struct{}, 1)
+		rest = asked
+		return server.Options{
+			DataDir: dataDir, Config: conf, Version: programVersion(),
+			Logger: logger, ConnectionLogger: output.Logger("connection"), Audit: output.Audit(),
+			AMQP: conf.AMQPAddresses(listen("amqp", f.amqp, "5672")), AMQPS: conf.AMQPS,
+			HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
+			Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
+			PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
+			WebAMQP:         conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),
+			OnFatal: func(error) { os.Exit(1) }, // already logged; there is no point in waiting for a broken disk
+			OnStop:  func() { end.ask("API") }, LogLevel: output.Level, SetLogLevel: output.SetLevel,
+			OnStopApp: func() {
+				select {
+				case asked <- struct{}{}:
+				default: // it stops already
+				}
+			},
+		}
+	}
+	s, err := server.Start(options(conf))
 	if err != nil {
 		return err
 	}
-	s.LimitGoMemory()
 	s.SpareThread()
 	tellSystemd(logger, "READY=1")
-	for running := true; running; {
-		select {
-		case <-end.c:
-			running = false
-		case <-hangups:
+	for {
+		s.LimitGoMemory()
+		if !serve(end.c, rest, hangups, func() {
 			next, warnings, err := load()
 			if err == nil {
 				warn(logger, warnings)
@@ -113,6 +122,28 @@ func runServer(c *cobra.Command, f serverFlags) error {
 			} else {
 				logger.Info("configuration reloaded")
 			}
+		}) {
+			break
+		}
+		logger.Info("stopping the application, as rabbitmqctl stop_app asks")
+		stopped, err := s.StopApp()
+		if err != nil {
+			return fmt.Errorf("stopping: %w", err)
+		}
+		logger.Info("the application is stopped: rabbitmqctl start_app starts it")
+		start, err := stopped.Wait(end.c)
+		if start {
+			if conf, warnings, err = load(); err == nil {
+				warn(logger, warnings)
+				err = output.Reload(conf.Log)
+			}
+		}
+		if !start || err != nil {
+			logger.Info("stopped")
+			return errors.Join(err, stopped.Close())
+		}
+		if s, err = stopped.Start(options(conf)); err != nil {
+			return err
 		}
 	}
 	tellSystemd(logger, "STOPPING=1")
@@ -121,6 +152,21 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	}
 	logger.Info("stopped")
 	return nil
+}
+
+// serve returns when the process is to end, or, with true, when its application is to stop. Until then a hangup reloads the
+// configuration.
+func serve(end, rest <-chan struct{}, hangups <-chan os.Signal, reload func()) (rests bool) {
+	for {
+		select {
+		case <-end:
+			return false
+		case <-rest:
+			return true
+		case <-hangups:
+			reload()
+		}
+	}
 }
 
 // address returns the address that a flag gives, or the default: --host with the port.

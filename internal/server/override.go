@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"bartleby.mq/internal/config"
+	"bartleby.mq/internal/run/broker"
 )
 
 // setLimit returns a function that sets a limit until the next start, or until Reload gets
@@ -31,4 +32,16 @@ func (s *Server) inForce() *config.Config {
 		c.Disk = *changed
 	}
 	return &c
+}
+
+// setAlarm raises an alarm by hand, whatever memory and disk say, or takes that back.
+func (s *Server) setAlarm(a broker.Alarm, on bool) {
+	s.looking.Lock()
+	if on {
+		s.byHand |= a
+	} else {
+		s.byHand &^= a
+	}
+	s.looking.Unlock()
+	s.look()
 }

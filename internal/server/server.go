@@ -72,6 +72,8 @@ type Options struct {
 	SetLogLevel func(level string) error
 	// OnStop is called when a request to the API stops the node.
 	OnStop func()
+	// OnStopApp is called when the control socket asks for the application's stop: see StopApp. nil: it cannot be stopped so.
+	OnStopApp func()
 }
 
 // Server is a running node.
@@ -92,6 +94,7 @@ type Server struct {
 	config       atomic.Pointer[config.Config]    // in force: Options.Config, or the result of Reload
 	looking      sync.Mutex                       // held while memory and disk are checked
 	short        bool                             // there is little free disk space; guarded by looking
+	byHand       broker.Alarm                     // alarms that an operator has raised; guarded by looking
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
 	https        []*http.Server
 	requests     requests
@@ -117,7 +120,10 @@ const stopTimeout = 10 * time.Second
 
 // Start opens the data directory and listens. When it returns without an error
 // the node serves clients.
-func Start(o Options) (s *Server, err error) {
+func Start(o Options) (s *Server, err error) { return start(o, nil) }
+
+// start is Start on a directory whose lock is held, or is to be taken if lock is nil. It takes over the lock.
+func start(o Options, lock *dirLock) (s *Server, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -128,7 +134,7 @@ func Start(o Options) (s *Server, err error) {
 		o.Audit = o.Logger
 	}
 	o.Logger, o.ConnectionLogger, o.Audit = short(o.Logger), short(o.ConnectionLogger), short(o.Audit)
-	s = &Server{Options: o, stopc: make(chan struct{}), patience: stopTimeout, sockets: shareSockets(openFiles())}
+	s = &Server{Options: o, lock: lock, stopc: make(chan struct{}), patience: stopTimeout, sockets: shareSockets(openFiles())}
 	s.requests.life, s.requests.cut = context.WithCancel(context.Background())
 	s.config.Store(&o.Config)
 	began := time.Now()
@@ -146,8 +152,10 @@ func Start(o Options) (s *Server, err error) {
 		if err = journal.MakeDirectory(store.OwnerOnly, o.DataDir); err != nil {
 			return s, fmt.Errorf("data directory: %w", err)
 		}
-		if s.lock, err = lockDir(o.DataDir); err != nil {
-			return s, err
+		if s.lock == nil {
+			if s.lock, err = lockDir(o.DataDir); err != nil {
+				return s, err
+			}
 		}
 		if markUp(o.DataDir) {
 			s.Logger.Warn("the last node on this data directory was not stopped in order; it recovers what is on disk", "data_dir", o.DataDir)
@@ -407,6 +415,18 @@ func stands(place *listen.Place) func(broker.Standing) {
 // their sessions, writes the remaining data and closes the directory (BR-14.4).
 func (s *Server) Stop() error {
 	defer bug.End(s.Logger, "the stop")
+	failed := s.halt()
+	if s.lock != nil {
+		if failed == nil {
+			markStopped(s.DataDir)
+		}
+		failed = errors.Join(failed, s.lock.release())
+	}
+	return failed
+}
+
+// halt stops everything but the hold on the data directory.
+func (s *Server) halt() error {
 	close(s.stopc)
 	if s.listen != nil {
 		s.listen.StopAccepting()
@@ -438,12 +458,6 @@ func (s *Server) Stop() error {
 	}
 	for _, f := range s.atStop {
 		f()
-	}
-	if s.lock != nil {
-		if failed == nil {
-			markStopped(s.DataDir)
-		}
-		failed = errors.Join(failed, s.lock.release())
 	}
 	return failed
 }

@@ -105,12 +105,14 @@ func allowance(n metrics.Node) int64 {
 	return max(room/intakeShare, leastIntake)
 }
 
+// alarm raises or clears an alarm. An operator may have raised it: then it stays until he takes it back.
 func (s *Server) alarm(a broker.Alarm, on bool, what string, is, limit int64) {
-	if on == (s.broker.ActiveAlarms()&a != 0) {
+	byHand := s.byHand&a != 0
+	if on = on || byHand; on == (s.broker.ActiveAlarms()&a != 0) {
 		return
 	}
 	if on {
-		s.Logger.Warn("alarm raised, publishers are blocked", "alarm", a.String(), what, is, "limit", limit)
+		s.Logger.Warn("alarm raised, publishers are blocked", "alarm", a.String(), what, is, "limit", limit, "by_hand", byHand)
 	} else {
 		s.Logger.Info("alarm cleared", "alarm", a.String(), what, is, "limit", limit)
 	}

@@ -272,6 +272,9 @@ func explain(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
+	if e.kind == appStopped {
+		return badArgument("%s", e.reason)
+	}
 	switch e.status {
 	case http.StatusUnauthorized:
 		if e.kind == "not_authorized" {

@@ -78,6 +78,7 @@ func setLive(o *api.Options) {
 	o.SetMemoryWatermark, o.SetDiskFreeLimit = set(&limits.MemoryLimit), set(&limits.DiskFreeLimit)
 	o.LogLevel = func() string { return level }
 	o.SetLogLevel = func(next string) error { level = next; return nil }
+	o.SetAlarm = o.Broker.SetAlarm
 }
 
 // run runs a command line as rabbitmqctl.

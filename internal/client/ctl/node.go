@@ -14,7 +14,7 @@ import (
 )
 
 func nodeVerbs() []verb {
-	return []verb{status(), environment(), ping(), stop("stop"), stop("shutdown"), awaitStartup(), waitForPID(), clusterStatus(), setClusterName(), setMemoryWatermark(), setDiskFreeLimit(), setLogLevel(), rotateLogs(), listFeatureFlags()}
+	return []verb{status(), environment(), ping(), stop("stop"), stop("shutdown"), stopApp(), startApp(), eval(), awaitStartup(), waitForPID(), clusterStatus(), setClusterName(), setMemoryWatermark(), setDiskFreeLimit(), setLogLevel(), rotateLogs(), listFeatureFlags()}
 }
 
 // overview has the used parts of the API's overview.
@@ -169,7 +169,7 @@ func ping() verb {
 		name: "ping", short: "Checks that the node runs and that this program can authenticate with it", max: 0,
 		run: func(i *invocation) error {
 			i.say("Will ping %s. Timeout: %d ms.", i.name, i.limit(time.Minute).Milliseconds())
-			if err := i.get("whoami", nil); err != nil {
+			if err := i.get("whoami", nil); err != nil && !resting(err) { // as RabbitMQ: its VM answers
 				return explain(err)
 			}
 			i.print("Ping succeeded")
@@ -238,6 +238,64 @@ func stop(name string) verb {
 			return nil
 		},
 	}
+}
+
+// appStopped is the error of a node whose application is stopped (api.AppStopped).
+const appStopped = "app_stopped"
+
+// resting says whether this is the answer of a node whose application is stopped.
+func resting(err error) bool {
+	var refused *apiError
+	return errors.As(err, &refused) && refused.kind == appStopped
+}
+
+func stopApp() verb {
+	return verb{
+		name: "stop_app", short: "Stops the broker, leaving the process running", max: 0,
+		long: "Connections are closed, everything is on disk, and all listeners are closed; 'start_app' opens them again. Until then the node answers through its data directory alone, " +
+			"so both need the node's data directory.",
+		run: func(i *invocation) error {
+			i.say("Stopping rabbit application on node %s ...", i.name)
+			if err := i.post("control/stop-app", nil, nil); err != nil {
+				return explain(err)
+			}
+			return i.comeTo("stop_app", resting)
+		},
+	}
+}
+
+func startApp() verb {
+	return verb{
+		name: "start_app", short: "Starts the broker after 'stop_app'", max: 0,
+		run: func(i *invocation) error {
+			i.say("Starting node %s ...", i.name)
+			if err := i.post("control/start-app", nil, nil); err != nil {
+				return explain(err)
+			}
+			return i.comeTo("start_app", func(err error) bool { return err == nil })
+		},
+	}
+}
+
+// comeTo waits until an answer of the node, or the lack of one, is as wanted.
+func (i *invocation) comeTo(what string, wanted func(error) bool) error {
+	limit := i.limit(5 * time.Minute)
+	there, err := i.until(limit, func() (bool, error) {
+		if wanted(i.get("whoami", nil)) {
+			return true, nil
+		}
+		if seesLocks && i.api.dir != "" && isFree(i.api.dir) {
+			return false, fail(exitSoftware, "the node has ended; its log says why")
+		}
+		return false, nil
+	})
+	if err != nil {
+		return err
+	}
+	if !there {
+		return i.timedOut(what, limit)
+	}
+	return nil
 }
 
 func (i *invocation) timedOut(what string, limit time.Duration) error {

@@ -5,11 +5,8 @@ package ctl
 func unsupportedVerbs() []verb {
 	var list []verb
 	for _, v := range []struct{ name, why string }{
-		{"eval", "it runs Erlang code, and this node has no Erlang VM"},
 		{"eval_file", "it runs Erlang code, and this node has no Erlang VM"},
 		{"exec", "it runs Elixir code, and this program has no Erlang VM"},
-		{"start_app", "the application is the process: start the node"},
-		{"stop_app", "the application is the process: use stop"},
 		{"reset", "stop the node and move its data directory away"},
 		{"force_reset", "stop the node and move its data directory away"},
 		{"force_boot", "there is one node"},

@@ -32,6 +32,11 @@ type Options struct {
 	Product, ProductVersion, Version string
 	// Stop stops the server in order; nil refuses.
 	Stop func()
+	// StopApp closes all listeners and the broker, but leaves the process, for the operator to start the application again; nil
+	// refuses.
+	StopApp func()
+	// SetAlarm raises an alarm until it is taken back, whatever the resources say; nil refuses.
+	SetAlarm func(a broker.Alarm, on bool)
 	// Listeners lists the server's listeners; nil: none.
 	Listeners func() []Listener
 	// SetMemoryWatermark changes the memory limit; nil refuses. The limit is a fraction of the

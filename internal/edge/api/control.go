@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -13,6 +14,44 @@ func (s *server) stop(*request) (any, error) {
 		return nil, &failure{http.StatusNotImplemented, "not_implemented", "this node cannot be stopped by the API"}
 	}
 	go bug.Guarded(s.Logger, "the stop", s.Stop)() // it waits for requests, this one included; the server owns it
+	return nil, nil
+}
+
+// AppStopped is the error of a node whose application is stopped, on its control socket (server.Stopped).
+const AppStopped = "app_stopped"
+
+// stopApp answers, then stops all but the process: ours, for `rabbitmqctl stop_app`. Only the control socket starts the application
+// again, so it is asked there.
+func (s *server) stopApp(r *request) (any, error) {
+	switch {
+	case s.StopApp == nil:
+		return nil, &failure{http.StatusNotImplemented, "not_implemented", "the application of this node cannot be stopped alone"}
+	case !r.local:
+		return nil, badRequest("stop_app and start_app go through the node's data directory: a node whose application is stopped answers nowhere else")
+	}
+	s.StopApp() // the server owns what follows
+	return nil, nil
+}
+
+// startApp has nothing to do: the application that answers runs.
+func (s *server) startApp(*request) (any, error) { return nil, nil }
+
+// setAlarm raises an alarm, or takes that back: ours, for `rabbitmqctl eval 'rabbit_alarm:set_alarm(...).'`, with which tests of
+// clients block their publishers.
+func (s *server) setAlarm(r *request) (any, error) {
+	if s.SetAlarm == nil {
+		return nil, &failure{http.StatusNotImplemented, "not_implemented", "this node has no alarms to raise"}
+	}
+	name, err := r.text("alarm")
+	if err != nil {
+		return nil, err
+	}
+	alarm, ok := map[string]broker.Alarm{"memory": broker.Memory, "disk": broker.Disk}[name]
+	active, isBool := r.body["active"].(bool)
+	if !ok || !isBool {
+		return nil, badRequest(`the body must have "alarm", which is memory or disk, and "active", which is true or false`)
+	}
+	s.SetAlarm(alarm, active)
 	return nil, nil
 }
 

@@ -1,0 +1,109 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// program is the program with arguments. It ends with the test at the latest.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, os.Args[0], args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
+// stop_app and start_app stop and start the broker of a process, which ends on a signal whatever the broker does.
+func TestStopAppAndStartApp(t *testing.T) {
+	dir := t.TempDir()
+	data, conf := filepath.Join(dir, "data"), filepath.Join(dir, "rabbitmq.conf")
+	configure := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(code int, want string, args ...string) {
+		t.Helper()
+		c := program(t, append(args, "--data-dir", data)...)
+		out, err := c.CombinedOutput()
+		var ended *exec.ExitError
+		if err != nil && !errors.As(err, &ended) {
+			t.Fatal(err)
+		}
+		if got := c.ProcessState.ExitCode(); got != code || !bytes.Contains(out, []byte(want)) {
+			t.Errorf("%s ends with %d and says %s; want %d and %q", strings.Join(args, " "), got, out, code, want)
+		}
+	}
+	begin := func() (c *exec.Cmd, lines *bufio.Scanner) {
+		t.Helper()
+		c = program(t, "server", "--data-dir", data, "--config", conf, "--amqp", "127.0.0.1:0", "--http", "none", "--prometheus", "none")
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Stderr = c.Stdout
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if lines = bufio.NewScanner(out); !says(lines, "Server startup complete") {
+			t.Fatal("it does not start")
+		}
+		return c, lines
+	}
+	ends := func(c *exec.Cmd, lines *bufio.Scanner, code int, words string) {
+		t.Helper()
+		if !says(lines, words) {
+			t.Errorf("the log does not say %s", words)
+		}
+		for lines.Scan() {
+		}
+		_ = c.Wait()
+		if got := c.ProcessState.ExitCode(); got != code {
+			t.Errorf("it ends with %d, want %d", got, code)
+		}
+	}
+
+	configure("cluster_name = before")
+	c, lines := begin()
+	run(0, "Stopping rabbit application", "stop_app")
+	run(64, "Start it with 'rabbitmqctl start_app'", "list_queues")
+	run(0, "Ping succeeded", "ping")
+	run(0, "", "stop_app")
+	configure("cluster_name = after")
+	run(0, "Starting node", "start_app")
+	run(0, "after", "cluster_status") // it reads its configuration again
+	run(0, "", "start_app")
+	run(0, "", "stop_app")
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil { // what is stopped has nothing to reload
+		t.Error(err)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	ends(c, lines, 0, "msg=stopped")
+
+	c, lines = begin()
+	run(0, "", "stop_app")
+	run(0, "Stopping and halting", "stop")
+	ends(c, lines, 0, "msg=stopped")
+
+	c, lines = begin()
+	run(0, "", "stop_app")
+	configure("listeners.tcp.default = nonsense")
+	run(70, "the node has ended; its log says why", "start_app")
+	ends(c, lines, 1, "nonsense")
+}
