@@ -61,7 +61,9 @@ func (p *Stopped) Wait(end <-chan struct{}) (start bool, err error) {
 	if h.Shutdown(ctx) != nil { // the answer to whoever asked is out, or he does not read it
 		_ = h.Close()
 	}
-	_ = <-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		p.options.Logger.Warn("the control socket ended with an error", "data_dir", p.options.DataDir, "error", err)
+	}
 	return start, nil
 }
 

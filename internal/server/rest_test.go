@@ -59,8 +59,12 @@ func TestAnApplicationStopsAndStartsAgain(t *testing.T) {
 	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Publish("", "q", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("m")}); err != nil {
+	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
+	}
+	confirm, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("m")})
+	if err != nil || !confirm.Wait() {
+		t.Fatalf("not confirmed: %v", err)
 	}
 	if status, text := ask(t, dir, "POST", "control/start-app", "{}"); status != http.StatusNoContent {
 		t.Errorf("the start of one that runs is answered %d %s", status, text)
