@@ -19,8 +19,9 @@ function reasonOf(status: number, text: string): Refusal {
     reason = typeof body.reason === "string" ? body.reason : body.reason === undefined ? "" : JSON.stringify(body.reason);
   } catch { /* a proxy's page */ }
   if (!reason) reason = `the node answered with status ${status}`;
-  if (kind === "not_authorised" && status === 401) reason = `You may not do this: ${reason}`;
-  if (reason === "Access refused.") reason = "Your permissions in this virtual host do not allow it.";
+  if (reason === "Access refused.") reason = "Your permissions in this virtual host do not allow it. An administrator sees and changes them on the page of your user.";
+  else if (reason === "Not administrator user") reason = "Only users with the tag administrator may do this.";
+  else if (kind === "not_authorised" && status === 401) reason = `You may not do this: ${reason}`;
   if (reason === "Not Found") reason = "It does not exist, or you may not see it.";
   return new Refusal(status, kind, reason);
 }

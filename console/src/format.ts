@@ -50,6 +50,9 @@ export function clock(at: number): string { return day.format(at); }
 
 export function plural(n: number, one: string, many = one + "s"): string { return `${count(n)} ${n === 1 ? one : many}`; }
 
+/** ofClient is the name of a connection, channel or session without the node's own end, for lists. */
+export function ofClient(name: string): string { return name.replace(/ -> [^ ,]+/, ""); }
+
 /** argument is a value of a table on one line. */
 export function argument(v: unknown): string { return typeof v === "string" ? v : JSON.stringify(v); }
 

@@ -48,7 +48,7 @@ test("no page but the ones a user may see", async () => {
   assert.ok(links.includes("Queues") && links.includes("Shovels") && !links.includes("Users") && !links.includes("Definitions"), links.join());
   for (const hash of ["#/", "#/queues", `#/queues/${e("shop")}`, "#/connections"]) await visit(page, hash);
   await visit(page, "#/users");
-  await page.getByText("Not administrator user").waitFor();
+  await page.getByText("Only users with the tag administrator may do this.").waitFor();
   assert.deepEqual(page.faults, []);
   await page.context().close();
 });

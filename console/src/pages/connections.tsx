@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { p, send } from "../api";
-import { bytes, count, rate } from "../format";
+import { bytes, count, ofClient, rate } from "../format";
 import { to } from "../router";
 import { useApp, usePoll, useTitle } from "../state";
 import type { Channel, Connection, Session } from "../types";
@@ -21,13 +21,13 @@ const columns: Column<Connection>[] = [
   { key: "vhost", title: "Virtual host", sort: "vhost", cell: (c) => c.vhost },
   { key: "user", title: "User", sort: "user", cell: (c) => <span class="clip">{c.user}</span> },
   { key: "state", title: "State", sort: "state", cell: (c) => state(c.state) },
+  { key: "protocol", title: "Protocol", sort: "protocol", cell: (c) => c.protocol },
   { key: "tls", title: "TLS", sort: "ssl", cell: (c) => c.ssl ? "yes" : <span class="muted">no</span> },
   { key: "client", title: "Client", text: true, cell: product },
   { key: "channels", title: "Channels", help: "or sessions, in AMQP 1.0", sort: "channels", num: true, cell: (c) => count(c.channels) },
   { key: "in", title: "From client", sort: "recv_oct_details.rate", num: true, cell: (c) => <Zero n={c.recv_oct_details?.rate} text={bytes(c.recv_oct_details?.rate ?? 0) + "/s"} /> },
   { key: "out", title: "To client", sort: "send_oct_details.rate", num: true, cell: (c) => <Zero n={c.send_oct_details?.rate} text={bytes(c.send_oct_details?.rate ?? 0) + "/s"} /> },
   { key: "since", title: "Connected", sort: "connected_at", num: true, cell: (c) => <When at={c.connected_at} /> },
-  { key: "protocol", title: "Protocol", sort: "protocol", hide: true, cell: (c) => c.protocol },
   { key: "heartbeat", title: "Heartbeat", sort: "timeout", num: true, hide: true, cell: (c) => `${c.timeout} s` },
 ];
 
@@ -91,7 +91,7 @@ function SessionCards(props: { of: Session[] | undefined; vhost: string }) {
 
 const speed = (key: string) => (c: Channel) => { const n = rateOf(c.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };
 const channelColumns: Column<Channel>[] = [
-  { key: "name", title: "Channel", sort: "name", by: (c) => c.name, name: true, cell: (c) => <a href={to(["channels", c.name])} title={c.name}>{c.name}</a> },
+  { key: "name", title: "Channel", sort: "name", by: (c) => c.name, name: true, cell: (c) => <a href={to(["channels", c.name])} title={c.name}>{ofClient(c.name)}</a> },
   { key: "vhost", title: "Virtual host", sort: "vhost", by: (c) => c.vhost, cell: (c) => c.vhost },
   { key: "user", title: "User", sort: "user", by: (c) => c.user, cell: (c) => <span class="clip">{c.user}</span> },
   { key: "mode", title: "Mode", help: "C confirms, T transactions", cell: (c) => <>{c.confirm && <Tag title="publisher confirms">C</Tag>}{c.transactional && <Tag title="transactions">T</Tag>}</> },
@@ -118,7 +118,7 @@ export function ChannelsPage() {
   const list = useListState();
   const source = useServerList<Channel>(vhost ? p`vhosts/${vhost}/channels` : "channels", list);
   return <>
-    <PageHead title="Channels" />
+    <PageHead title="Channels" lead="Channels of AMQP 0-9-1. Sessions of AMQP 1.0 and their links are on the pages of their connections." />
     <Table label="Channels" what="channels" choose="channels" server source={source} list={list} columns={useVHostColumn(channelColumns)} rowKey={(c) => c.name} href={(c) => to(["channels", c.name])} empty={<Empty title="There are no channels"><p>Clients open channels on their connections to publish and to consume.</p></Empty>} />
   </>;
 }

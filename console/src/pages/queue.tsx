@@ -14,6 +14,7 @@ import { Bindings } from "./bindings";
 import { Breaker, BreakerFact, LiveChange } from "./live";
 import { ConsumerTable } from "./consumers";
 import { Publish } from "./publish";
+import { features } from "./queues";
 
 export function QueuePage(props: { vhost: string; name: string }) {
   const { vhost, name } = props;
@@ -32,7 +33,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
   const dlk = (q.arguments["x-dead-letter-routing-key"] ?? q.effective_policy_definition?.["dead-letter-routing-key"]) as string | undefined;
   const deaths = Object.entries(q.dead_letters ?? {}).map(([r, by]) => `${count(Object.values(by).reduce((a, b) => a + b, 0))} ${reason(r)}`);
   return <div class="stack">
-    <PageHead title={<>Queue <span class="name">{name}</span></>} lead={<>in virtual host <b class="name">{vhost}</b> · {q.type} · <Features of={q.features} /></>}>
+    <PageHead title={<>Queue <span class="name">{name}</span></>} lead={<>in virtual host <b class="name">{vhost}</b> · {q.type} · <Features of={features(q)} /></>}>
       <a class="button" href={to(["letters", vhost], { queue: name })}>Search its letters</a>
       <button onClick={() => setParams({ change: "1" })}>Change…</button>
       <button onClick={() => setDialog("move")}>Move messages</button>

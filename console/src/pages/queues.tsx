@@ -18,6 +18,9 @@ export function QueueState(props: { q: Queue }) {
   return q.idle_since ? <span class="muted">idle</span> : <Tag kind="good">running</Tag>;
 }
 
+/** features are those of a queue; its type stands beside them. */
+export const features = (q: Queue) => q.features?.filter((f) => f.code !== "Args" || !/^x-queue-type: \w+$/.test(f.title));
+
 const messages = (key: string) => (q: Queue) => <Zero n={q[key as "messages"]} text={count(q[key as "messages"])} />;
 const speed = (key: string) => (q: Queue) => { const n = rateOf(q.message_stats, key); return <Zero n={n} text={n === undefined ? "" : rate(n)} />; };
 
@@ -25,15 +28,15 @@ const columns: Column<Queue>[] = [
   { key: "name", title: "Name", sort: "name", name: true, cell: (q) => <a href={to(["queues", q.vhost, q.name])} title={q.name}>{q.name}</a> },
   { key: "vhost", title: "Virtual host", sort: "vhost", cell: (q) => <span class="clip">{q.vhost}</span> },
   { key: "type", title: "Type", sort: "type", cell: (q) => q.type },
-  { key: "features", title: "Features", help: "D durable, TTL time to live, Lim length limit, DLX dead-letter exchange, DLK dead-letter key, Pri priorities; policies by name", cell: (q) => <Features of={q.features?.filter((f) => f.code !== "Args" || !/^x-queue-type: \w+$/.test(f.title))} /> },
+  { key: "features", title: "Features", help: "D durable, AD auto-delete, Excl exclusive, TTL time to live, Exp queue expires, Lim and Lim B length limits, DLX dead-letter exchange, DLK dead-letter key, DlL delivery limit, Ovfl what a full queue does, DR delayed retries with DRT their type and DRm, DRM their bounds, SAC single active consumer, Pri priorities, Args other arguments; policies by name. Each says its value when the pointer is on it.", cell: (q) => <Features of={features(q)} /> },
   { key: "state", title: "State", sort: "state", cell: (q) => <QueueState q={q} /> },
   { key: "ready", title: "Ready", sort: "messages_ready", num: true, cell: messages("messages_ready") },
   { key: "unacked", title: "Unacked", sort: "messages_unacknowledged", num: true, cell: messages("messages_unacknowledged") },
   { key: "total", title: "Total", sort: "messages", num: true, cell: messages("messages") },
+  { key: "consumers", title: "Consumers", sort: "consumers", num: true, cell: (q) => <Zero n={q.consumers} text={count(q.consumers)} /> },
   { key: "in", title: "Incoming", sort: "message_stats.publish_details.rate", num: true, cell: speed("publish") },
   { key: "out", title: "Delivered", sort: "message_stats.deliver_get_details.rate", num: true, cell: speed("deliver_get") },
   { key: "ack", title: "Acked", sort: "message_stats.ack_details.rate", num: true, cell: speed("ack") },
-  { key: "consumers", title: "Consumers", sort: "consumers", num: true, cell: (q) => <Zero n={q.consumers} text={count(q.consumers)} /> },
   { key: "bytes", title: "Bytes", sort: "message_bytes", num: true, hide: true, cell: (q) => bytes(q.message_bytes) },
   { key: "delayed", title: "Waiting for a retry", sort: "messages_delayed", num: true, hide: true, cell: (q) => count(q.messages_delayed) },
   { key: "dlx", title: "Held dead letters", sort: "messages_dlx", num: true, hide: true, cell: (q) => count(q.messages_dlx) },

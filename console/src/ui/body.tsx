@@ -32,6 +32,6 @@ export function Body(props: { text: string; encoding: "json" | "text" | "base64"
   const shown = useMemo(() => view === "json" ? json ?? "" : view === "text" ? props.text : hex(decode(props.text, props.encoding === "base64")), [view, json, props.text, props.encoding]);
   return <div class="stack tight">
     <div class="row apart"><Choices label="Show the body as" value={view} of={views} set={(v: View) => choose(v)} /><span class="row small muted">{size(props.bytes)}{props.cut && `, the first ${size(props.encoding === "base64" ? Math.floor(props.text.length * 3 / 4) : new TextEncoder().encode(props.text).length)} are shown`}{props.download && <a href={props.download} download="letter-body">Download</a>}</span></div>
-    <pre class="code" tabIndex={0} aria-label="Body" dir="auto">{shown === "" ? "(empty)" : shown}</pre>
+    <pre class={view === "hex" ? "code hex" : "code"} tabIndex={0} aria-label="Body" dir="auto">{shown === "" ? "(empty)" : shown}</pre>
   </div>;
 }

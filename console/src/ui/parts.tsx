@@ -31,7 +31,7 @@ export function Note(props: Kids & { kind?: "bad" | "warn" | "good"; title?: str
 export function Failed(props: { error: Refusal | undefined; what: string; stale?: boolean; retry?: () => void }) {
   if (!props.error) return null;
   return <Note kind={props.stale ? "warn" : "bad"} title={props.stale ? `What you see of ${props.what} is not up to date` : `${props.what[0]!.toUpperCase()}${props.what.slice(1)} cannot be shown`}>
-    {props.error.message} {props.retry && <button class="quiet" onClick={props.retry}>Try again</button>}
+    {props.error.message} {props.retry && <button onClick={props.retry}>Try again</button>}
   </Note>;
 }
 

@@ -237,7 +237,7 @@ export function Table<T>(props: TableProps<T>) {
       </>}
       {props.tools}
       {props.choose && <ColumnChoice columns={props.columns} hidden={hidden} set={(h) => { setHidden(h); stored.set("columns." + props.choose, [...h].join(",")); }} />}
-      {!source.loading && <span class="total" role="status">{source.more && "first "}{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {named(props.what, source.all)}</span>}
+      {!source.loading && !(source.error && source.all === 0) && <span class="total" role="status">{source.more && "first "}{source.total === source.all ? count(source.total) : `${count(source.total)} of ${count(source.all)}`} {named(props.what, source.all)}</span>}
     </div>
     {badPattern && <p class="field"><span class="error">This is no regular expression: {badPattern}</span></p>}
     <Failed error={source.error} what={props.what} stale={source.all > 0} retry={source.reload} />
