@@ -34,7 +34,8 @@ function Frame(props: { session: Session; reloadSession(): Promise<void>; signOu
   const key = "vhost." + session.name;
   const [vhost, set] = useState(() => { const kept = stored.get(key) ?? ""; return session.vhosts.includes(kept) ? kept : ""; });
   const [open, setOpen] = useState(false);
-  const here = route.path[0] ?? "";
+  // A group is a row of the inbox, and stands under it.
+  const here = route.path[0] === "letters" && route.params.get("group") ? "inbox" : route.path[0] ?? "";
   const hash = location.hash;
   useEffect(() => { setOpen(false); }, [hash]);
   useEffect(() => { window.scrollTo(0, 0); }, [route.path.join("/")]);

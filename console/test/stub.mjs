@@ -20,7 +20,7 @@ export const answers = {
     items: [
       drop(9, "orders", "dlx_missing", "rejected", 4120, 2 * minute), drop(8, "orders.dead", "no_dlx", "maxlen", 17, 9 * minute), drop(7, "payments", "no_route", "delivery_limit", 3, 31 * minute, { type: "PaymentDue" }),
       drop(6, undefined, "unroutable", undefined, 88, 2 * hour, { exchange: "audit" }), drop(5, "invoices", "cycle", "expired", 240, 3 * hour), drop(4, "mail", "target_refused", "expired", 12, 5 * hour),
-      drop(3, hostile[0], "no_dlx", "expired", 1, 6 * hour, { type: hostile[2], exchange: hostile[1], routing_keys: [hostile[3], hostile[5]] }), drop(2, "secret", "no_dlx", "rejected", 2, 7 * hour, { exchange: "", routing_keys: undefined, message_id: undefined, type: undefined, bytes: undefined, example: false }),
+      drop(3, hostile[0], "no_dlx", "expired", 1, 6 * hour, { type: hostile[2], exchange: hostile[1], routing_keys: [hostile[3], hostile[5]] }), drop(11, undefined, "unroutable", undefined, 1, 8 * hour, { exchange: "", routing_keys: undefined, message_id: undefined, type: undefined, bytes: undefined, example: false }), drop(2, "secret", "no_dlx", "rejected", 2, 7 * hour, { exchange: "", routing_keys: undefined, message_id: undefined, type: undefined, bytes: undefined, example: false }),
     ],
     total: 214, dropped: 52113, next: "older",
     hours: Array.from({ length: 70 }, (_, i) => ({ hour_ms: Math.floor(now / hour) * hour - i * hour, counts: { no_dlx: 100 + (i * 37) % 60, ...(i % 5 === 0 ? { dlx_missing: 400 } : {}), ...(i % 3 === 0 ? { no_route: 60 } : {}), ...(i % 11 === 0 ? { cycle: 20, unroutable: 9 } : {}) } })),

@@ -41,9 +41,9 @@ test("the whole task takes twelve clicks, and a kill of the node changes no coun
   await picture("3-group");
   await click(page.getByRole("button", { name: "Replay…" }));
   await typing();
-  await page.keyboard.type("500");
-  await click(dialog.getByLabel("Reason"));
   await page.keyboard.type("prices are there again");
+  await click(dialog.getByLabel("Rate"));
+  await page.keyboard.type("500");
   await dialog.getByRole("button", { name: "Replay 10,000 letters" }).waitFor();
   assert.match(await dialog.innerText(), /shop\s+orders\s+orders\s+10,000/, "it does not say where they would go");
   await picture("4-replay");
@@ -87,9 +87,9 @@ test("the whole task takes twelve clicks, and a kill of the node changes no coun
   await page.getByText("Replay from orders.dead").waitFor(); // where it was
   const row = (what) => page.locator("tbody tr", { hasText: what });
   await until("the outcomes are shown", async () =>
-    /done\s+10,000 of 10,000\s+10,000\s+9,800\s+200/.test(await row("Replay from orders.dead").innerText())
-    && /done\s+9,000 of 9,000\s+9,000/.test(await row("Move from payments.dead").innerText())
-    && /done\s+6,000 of 6,000\s+6,000/.test(await row("Discard from mails.dead").innerText()), 90000);
+    /done\s+10,000 of 10,000\s+9,800\s+200/.test(await row("Replay from orders.dead").innerText())
+    && /done\s+9,000 of 9,000/.test(await row("Move from payments.dead").innerText())
+    && /done\s+6,000 of 6,000/.test(await row("Discard from mails.dead").innerText()), 90000);
   await picture("6-report");
   assert.ok(clicks <= mostClicks, `${clicks} clicks`);
 

@@ -105,7 +105,7 @@ test("a breaker is set by a policy, needs attention when it opens, and is closed
   for (const body of ["one", "two", "three"]) await node.api("POST", "exchanges/%2F/amq.default/publish", { routing_key: "payments.slow", payload: body, payload_encoding: "string", properties: {} });
   await node.api("POST", "queues/%2F/payments.slow/get", { ackmode: "reject_requeue_false", count: 2, encoding: "auto" });
   await visit(page, "#/");
-  await page.getByText("Queue payments.slow delivers nothing: its breaker is open").waitFor();
+  await page.getByText("Queue payments.slow in virtual host / delivers nothing: its breaker is open").waitFor();
   await visit(page, "#/queues/%2F/payments.slow");
   await page.getByText("2 of 2 deliveries that ended within 1h0m0s died.").waitFor();
   await page.getByRole("button", { name: "Close the breaker" }).click();

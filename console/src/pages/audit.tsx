@@ -1,4 +1,5 @@
 // The audit: who did what in the office, when, why, and on how many.
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { query } from "../api";
 import { count, exact, plural } from "../format";
@@ -33,13 +34,21 @@ function page(a: Act): string | undefined {
 }
 const who = (a: Act) => a.who || "the node";
 
+/** why is the reason of an act. What the node did to a job has its own; the one of who began the job is the job's. */
+function why(a: Act): { own: string; job?: string } {
+  if (a.who !== "" || !a.what.startsWith("job.")) return { own: a.why };
+  let own = "";
+  try { const d = JSON.parse(a.detail) as { state_why?: unknown }; if (typeof d.state_why === "string") own = d.state_why; } catch { /* of another version */ }
+  return { own, job: a.why };
+}
+
 const columns = (open: (a: Act) => void): Column<Act>[] => [
   { key: "time", title: "When", by: (a) => a.time_ms, cell: (a) => <When at={a.time_ms} /> },
   { key: "who", title: "Who", by: who, cell: (a) => a.who ? <b class="clip" title={a.who}>{a.who}</b> : <span class="muted">the node</span> },
   { key: "what", title: "What", name: true, by: (a) => a.what, cell: (a) => <a href="#" onClick={(e) => { e.preventDefault(); open(a); }}>{a.what}</a> },
   { key: "object", title: "Object", by: (a) => a.object, cell: (a) => { const at = page(a); return at ? <a class="clip" href={at} title={a.object}>{a.object}</a> : <span class="clip" title={a.object}>{a.object}</span>; } },
   { key: "count", title: "On", num: true, help: "how many letters, or other things", by: (a) => a.count, cell: (a) => a.count ? count(a.count) : "" },
-  { key: "why", title: "Why", text: true, by: (a) => a.why, cell: (a) => <span title={a.why}>{a.why}</span> },
+  { key: "why", title: "Why", text: true, by: (a) => why(a).own, cell: (a) => { const w = why(a); return w.own ? <span title={w.own}>{w.own}</span> : w.job ? <span class="muted" title={w.job}>begun because: {w.job}</span> : ""; } },
   { key: "detail", title: "Detail", hide: true, text: true, by: (a) => a.detail, cell: (a) => <span title={a.detail}>{a.detail}</span> },
   { key: "peer", title: "From", hide: true, by: (a) => a.peer, cell: (a) => <code>{a.peer}</code> },
   { key: "vhost", title: "Virtual host", by: (a) => a.vhost, cell: (a) => <span class="clip">{a.vhost}</span> },
@@ -74,7 +83,8 @@ export function AuditPage() {
       ["Who", <>{shown.who ? <b class="name">{shown.who}</b> : "the node"}{shown.peer && <span class="muted"> from <code class="name">{shown.peer}</code></span>}</>],
       ["When", <>{exact(shown.time_ms)}{(shown.times ?? 1) > 1 && <> <Tag>{count(shown.times)} times, last <When at={shown.last_ms} clock /></Tag></>}</>],
       ["Object", page(shown) ? <a class="name" href={page(shown)} onClick={() => show(null)}>{shown.object}</a> : <span class="name">{shown.object || "–"}</span>],
-      ["Virtual host", <span class="name">{shown.vhost || "–"}</span>], ["On", shown.count ? count(shown.count) : "–"], ["Why", <span class="name">{shown.why || "no reason was given"}</span>],
+      ["Virtual host", <span class="name">{shown.vhost || "–"}</span>], ["On", shown.count ? count(shown.count) : "–"], ...(why(shown).job === undefined ? [["Why", <span class="name">{shown.why || "no reason was given"}</span>] as [string, ComponentChildren]]
+        : [["Why", <span class="name">{why(shown).own || "–"}</span>], ["The job’s reason", <span class="name">{shown.why || "no reason was given"}</span>]] as [string, ComponentChildren][]),
     ]} />{shown.detail && <><h3>Detail</h3><pre class="code" tabIndex={0} aria-label="Detail">{shown.detail}</pre></>}</Dialog>}
   </div>;
 }

@@ -9,7 +9,7 @@ import type { Drop, Drops } from "../types";
 import { Bars, type BarKind, type Colour } from "../ui/bars";
 import { Dialog } from "../ui/dialog";
 import { Select, Text } from "../ui/form";
-import { Card, Choices, Empty, ExchangeLink, Facts, Note, PageHead, QueueLink, Tag, When } from "../ui/parts";
+import { Card, Choices, Empty, ExchangeLink, exchangeTitle, Facts, Note, PageHead, QueueLink, Tag, When } from "../ui/parts";
 import { usePaged } from "../ui/paged";
 import { Table, useListState, useLocalList, useVHostColumn, type Column } from "../ui/table";
 import { officeError } from "./office";
@@ -64,7 +64,7 @@ const columns = (open: (d: Drop) => void): Column<Drop>[] => [
   { key: "count", title: "Messages", num: true, by: (d) => d.count, cell: (d) => <b>{count(d.count)}</b> },
   { key: "queue", title: "Queue", by: (d) => d.queue ?? "", cell: (d) => d.queue ? <a class="clip" title={d.queue} href={to(["queues", d.vhost, d.queue])}>{d.queue}</a> : <span class="muted">none had it</span> },
   { key: "reason", title: "Died of", by: (d) => d.reason ?? "", cell: (d) => d.reason ? <Tag title={reason(d.reason)}>{d.reason}</Tag> : <span class="muted">not dead</span> },
-  { key: "exchange", title: "Exchange", text: true, by: (d) => d.exchange, cell: (d) => d.example || d.exchange ? d.exchange || "(default exchange)" : <span class="muted">hidden</span> },
+  { key: "exchange", title: "Exchange", text: true, by: (d) => d.exchange, cell: (d) => d.example || d.exchange || d.why === "unroutable" ? exchangeTitle(d.exchange) : <span class="muted">hidden</span> },
   { key: "keys", title: "Routing key", text: true, by: (d) => (d.routing_keys ?? []).join(), cell: (d) => <code>{(d.routing_keys ?? []).join(", ")}</code> },
   { key: "type", title: "Type", text: true, by: (d) => d.type ?? "", cell: (d) => d.type },
   { key: "id", title: "Message ID", hide: true, text: true, by: (d) => d.message_id ?? "", cell: (d) => <code>{d.message_id}</code> },
@@ -124,6 +124,7 @@ function DropDialog(props: { drop: Drop; close(): void }) {
     {d.example ? <Facts of={[
       ["Exchange", leave(<ExchangeLink vhost={d.vhost} name={d.exchange} />)], ["Routing keys", <>{(d.routing_keys ?? []).map((k) => <code key={k} class="name">{k || "(empty)"} </code>)}</>],
       ["Type", d.type ? <span class="name">{d.type}</span> : <span class="muted">none</span>], ["Message ID", d.message_id ? <code class="name">{d.message_id}</code> : <span class="muted">none</span>], ["Size", bytes(d.bytes)],
-    ]} /> : <p class="muted">Nothing is known of it, or you may not read the queue.</p>}
+    ]} /> : d.why === "unroutable" ? <Facts of={[["Exchange", leave(<ExchangeLink vhost={d.vhost} name={d.exchange} />)], ["Else", <span class="muted">nothing is known: of what is published to nowhere only the exchange is kept</span>]]} />
+      : <p class="muted">Nothing is known of it, or you may not read the queue.</p>}
   </Dialog>;
 }

@@ -1,4 +1,4 @@
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { p, query } from "../api";
 import { count, plural, reason } from "../format";
 import { setParams, to, useRoute } from "../router";
@@ -7,16 +7,17 @@ import type { Group, Groups, OfficeQueue } from "../types";
 import { Dialog } from "../ui/dialog";
 import { Bar, Choices, Empty, PageHead, Spark, When } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
-import { Actions, cause, GroupEditor, groupSelection, officeError, reasonTag, stateTag } from "./office";
+import { Actions, archive, cause, GroupEditor, groupSelection, officeError, parked, reasonTag, stateTag } from "./office";
 import { Reveal } from "./who";
 
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
 
-const columns: Column<Group>[] = [
+/** columnsFor names the virtual host of each group where there are several. */
+const columnsFor = (several: boolean): Column<Group>[] => [
   { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)} class="two">{g.error_class || g.error ? <>{g.error_class ? <code>{g.error_class}</code> : <span>{g.error}</span>}<span>{g.error_class ? g.error || reason(g.reason) : reason(g.reason)}</span></> : <><span class="plain-cause">{reason(g.reason)}</span><span>no cause was given</span></>}</a> },
   { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
-  { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => g.source ? <span class="clip" title={g.source}>{g.source}</span> : <span class="muted" title="A consumer put it here itself, with its cause in the headers">parked</span> },
-  { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason) },
+  { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="two clip">{g.source ? <span title={g.source}>{g.source}</span> : <span class="muted" title={parked}>no queue</span>}{several && <span title={`Virtual host ${g.vhost}`}>{g.vhost}</span>}</span> },
+  { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason, g.source) },
   { key: "arrivals", title: "Arrivals", cell: (g) => <Spark counts={g.arrivals?.counts} label={`Arrivals: ${plural((g.arrivals?.counts ?? []).reduce((a, b) => a + b, 0), "letter")} in the time shown`} /> },
   { key: "last", title: "Last seen", num: true, by: (g) => g.last_ms, cell: (g) => <span class="two"><span><When at={g.last_ms} /></span><span>first <When at={g.first_ms} /></span></span> },
   { key: "first", title: "First seen", hide: true, num: true, by: (g) => g.first_ms, cell: (g) => <When at={g.first_ms} /> },
@@ -27,7 +28,8 @@ const columns: Column<Group>[] = [
 ];
 
 export function InboxPage() {
-  const { vhost } = useApp();
+  const { session, vhost } = useApp();
+  const several = vhost === "" && session.vhosts.length > 1, columns = useMemo(() => columnsFor(several), [several]);
   const { params } = useRoute();
   useTitle("Inbox");
   const show = params.get("show") ?? "open";
@@ -38,7 +40,7 @@ export function InboxPage() {
   const list = useListState({ sort: "letters", desc: true });
   const [picked, setPicked] = useState(new Map<string, Group>()), [editing, setEditing] = useState<Group[] | null>(null), [help, setHelp] = useState(false);
   const items = groups.data && (show === "open" ? groups.data.items.filter((g) => g.state !== "archived" && g.state !== "resolved") : groups.data.items);
-  const source = useLocalList(items, { ...list, columns, text: (g) => [cause(g), g.source, g.type, g.owner, g.note].join(" "), error: officeError(groups.error), reload: groups.reload });
+  const source = useLocalList(items, { ...list, columns, text: (g) => [cause(g), g.source, several ? g.vhost : "", g.type, g.owner, g.note].join(" "), error: officeError(groups.error), reload: groups.reload });
   const g = groups.data, chosen = [...picked.values()];
   return <div>
     <PageHead title="Inbox" lead={g ? <>{plural(g.letters, "dead letter")}, grouped by what went wrong</> : "Dead letters, grouped by what went wrong"}>
@@ -60,7 +62,7 @@ export function InboxPage() {
 }
 
 function Welcome(props: { queues: OfficeQueue[] | undefined }) {
-  const targets = props.queues ?? [];
+  const targets = (props.queues ?? []).filter((q) => q.name !== archive); // nothing goes there by dying
   return <Empty title="No dead letters">
     <p>A message that a consumer rejects, that expires or that finds no room becomes a dead letter, if its queue has a dead-letter exchange. Here you see such letters by their cause, and send them back when it is mended.</p>
     {targets.length > 0 ? <p>Dead letters would go to {targets.slice(0, 5).map((q) => q.name).join(", ")}{targets.length > 5 && ` and ${targets.length - 5} more`}.</p> : <p>No queue has a dead-letter exchange yet. Give one to a queue when you <a href="#/queues">add it</a>, or with a policy.</p>}

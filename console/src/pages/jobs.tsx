@@ -5,12 +5,11 @@ import { useEvents, useNow, usePoll, useTitle } from "../state";
 import type { Job } from "../types";
 import { useConfirm } from "../ui/dialog";
 import { Bar, Card, Empty, Facts, Failed, Loading, Note, PageHead, QueueLink, When } from "../ui/parts";
-import { Small, Table, useListState, useLocalList, type Column } from "../ui/table";
+import { Small, Table, useListState, useLocalList, useVHostColumn, type Column } from "../ui/table";
 import { complain, say } from "../ui/toast";
 import { cause, jobsOf, officeError, stateTag, useGroup } from "./office";
-import { FilterWords, optionWords } from "./words";
+import { FilterWords, optionWords, verbs } from "./words";
 
-const verbs: Record<string, string> = { replay: "Replay", move: "Move", discard: "Discard", restore: "Restore", edit: "Edit" };
 const title = (j: Job) => j.rule ? `${verbs[j.action] ?? j.action} by the rule ${j.rule}` : `${verbs[j.action] ?? j.action} from ${(j.queues ?? []).join(", ")}`;
 const handled = (j: Job) => j.moved + j.unroutable + j.refused + j.no_origin + j.too_often + j.gone;
 const ended = (j: Job) => ["done", "cancelled", "failed"].includes(j.state);
@@ -19,9 +18,10 @@ const part = (j: Job) => j.planned ? handled(j) / j.planned : ended(j) ? 1 : 0;
 const columns: Column<Job>[] = [
   { key: "id", title: "Job", num: true, by: (j) => j.made_ms, cell: (j) => <a href={to(["jobs", String(j.id)])}>{j.id}</a> },
   {
-    key: "what", title: "What", name: true, by: title,
-    cell: (j) => <a href={to(["jobs", String(j.id)])} title={title(j)}>{title(j)}</a>,
+    key: "what", title: "What, who and why", name: true, grow: true, by: title,
+    cell: (j) => <a class="two" href={to(["jobs", String(j.id)])} title={[title(j), j.reason].filter(Boolean).join(": ")}><span>{title(j)}</span><span>{[j.by, j.reason].filter(Boolean).join(": ")}</span></a>,
   },
+  { key: "vhost", title: "Virtual host", by: (j) => j.vhost, cell: (j) => <span class="clip" title={j.vhost}>{j.vhost}</span> },
   { key: "state", title: "State", by: (j) => j.state, cell: (j) => stateTag(j.canary_until_ms ? "canary" : j.state) },
   {
     key: "progress", title: "Progress",
@@ -29,7 +29,7 @@ const columns: Column<Job>[] = [
       <Bar label={`Progress of job ${j.id}`} part={part(j)} /><span class="small">{count(handled(j))} of {count(j.planned)}</span>
     </div>,
   },
-  { key: "moved", title: "Moved", num: true, by: (j) => j.moved, cell: (j) => count(j.moved) },
+  { key: "moved", title: "Moved", num: true, hide: true, by: (j) => j.moved, cell: (j) => count(j.moved) },
   {
     key: "acknowledged", title: "Acknowledged", num: true, by: (j) => j.outcomes?.acknowledged ?? 0,
     cell: (j) => count(j.outcomes?.acknowledged),
@@ -37,8 +37,7 @@ const columns: Column<Job>[] = [
   {
     key: "again", title: "Died again", num: true, by: (j) => j.outcomes?.died_again ?? 0, cell: (j) => count(j.outcomes?.died_again),
   },
-  { key: "by", title: "By", by: (j) => j.by, cell: (j) => <span class="clip">{j.by}</span> },
-  { key: "reason", title: "Reason", text: true, by: (j) => j.reason, cell: (j) => j.reason },
+  { key: "by", title: "By", hide: true, by: (j) => j.by, cell: (j) => <span class="clip">{j.by}</span> },
   { key: "made", title: "Made", num: true, by: (j) => j.made_ms, cell: (j) => <When at={j.made_ms} /> },
 ];
 
@@ -46,12 +45,13 @@ export function JobsPage() {
   useTitle("Jobs");
   const { data, error, reload } = usePoll<Job[] | { items: Job[] }>("office/jobs", 2000);
   const list = useListState({ sort: "made", desc: true });
+  const all = useVHostColumn(columns);
   const source = useLocalList(jobsOf(data), {
-    ...list, columns, text: (j) => `${title(j)} ${j.by} ${j.reason} ${j.state}`, error: officeError(error), reload,
+    ...list, columns: all, text: (j) => `${title(j)} ${j.by} ${j.reason} ${j.state}`, error: officeError(error), reload,
   });
   return <>
     <PageHead title="Jobs" lead="Letters that are sent back, moved or discarded. A job goes on after a restart of the node." />
-    <Table label="Jobs" what="jobs" choose="jobs" source={source} list={list} columns={columns}
+    <Table tall label="Jobs" what="jobs" choose="jobs" source={source} list={list} columns={all}
       rowKey={(j) => String(j.id)} href={(j) => to(["jobs", String(j.id)])}
       empty={<Empty title="There are no jobs">
         <p>A job begins with letters: choose a group in the <a href="#/inbox">inbox</a>, or letters in the <a href="#/letters">search</a>,

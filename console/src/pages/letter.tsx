@@ -12,6 +12,12 @@ import { Masked, Who } from "./who";
 
 const keys = (list: string[] | undefined) => (list ?? []).length === 0 ? <span class="muted">(empty)</span> : <>{list!.map((k) => <code key={k} class="name">{k || "(empty)"} </code>)}</>;
 
+/** dated are properties with the time stamp, in seconds, as a date too. */
+function dated(of: Record<string, unknown>): Record<string, unknown> {
+  const at = of["timestamp"];
+  return typeof at === "number" && Math.abs(at) < 8.64e12 ? { ...of, timestamp: `${at} (${new Date(1000 * at).toISOString()})` } : of;
+}
+
 /** SentBack is the last replay in what happened to a letter. */
 function SentBack(props: { letter: Letter }) {
   const l = props.letter;
@@ -36,7 +42,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
   const c = l.cause;
   const earlier = l.timeline.findIndex((s) => s.earlier), sent = l.replays === 0 ? -1 : earlier < 0 ? l.timeline.length : earlier; // the replay stands in front of this
   return <div class="stack">
-    <PageHead title={l.message_id ? <>Letter <span class="name">{l.message_id}</span></> : "Letter"} lead={<>in <QueueLink vhost={vhost} name={queue} />, virtual host <b class="name">{vhost}</b> · {bytes(l.size)}{l.type && <> · <span class="name">{l.type}</span></>} {l.state !== "ready" && <Tag kind="warn">{l.state === "out" ? "with a consumer now" : l.state}</Tag>}</>}>
+    <PageHead title={l.message_id ? <>Letter <span class="name">{l.message_id}</span></> : <>Letter {id}, without a message ID</>} lead={<>in <QueueLink vhost={vhost} name={queue} />, virtual host <b class="name">{vhost}</b> · {bytes(l.size)}{l.type && <> · <span class="name">{l.type}</span></>} {l.state !== "ready" && <Tag kind="warn">{l.state === "out" ? "with a consumer now" : l.state}</Tag>}</>}>
       <Actions of={[{ vhost, queues: [queue], ids: [id], name: "this letter" }]} done={reload} />
       <button onClick={() => edit(true)}>Edit…</button>
     </PageHead>
@@ -47,7 +53,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
     <Masked letter={l} revealed={revealed} reveal={() => reveal(true)} />
     <div class="letter-grid">
       <div class="stack">
-        <Card title="Why it died" side={<span>{reasonTag(l.reason)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
+        <Card title="Why it died" side={<span>{reasonTag(l.reason, l.source)} <span class="muted small"><When at={l.died_ms} /></span></span>}><div class="stack tight">
           <p class="cause">{c && (c.class || c.error) ? <>{c.class && <span class="class">{c.class}</span>}{c.class && c.error && ": "}{c.error}</> : <>It {!l.source ? "was parked by a consumer" : l.reason === "rejected" ? "was rejected by a consumer" : reason(l.reason)}{l.source && <> in <b class="name">{l.source}</b></>}. {l.older_headers ? "Nobody has said why this time." : "The consumer gave no cause."}</>}</p>
           {l.older_headers && <p class="muted small">The error in its headers is older than this death: the letter was sent back since{l.job && !l.from && <> by <a href={to(["jobs", String(l.job)])}>job {l.job}</a></>}.</p>}
           {c?.detail && <pre class="code" tabIndex={0} aria-label="Detail">{c.detail}</pre>}
@@ -65,13 +71,13 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
           <li style={{ display: "none" }} />
           {l.timeline.map((s, i) => <>{i === sent && <SentBack letter={l} />}<li key={i} class={s.earlier ? "earlier" : ""}><div>
             <p>{s.queue === "" ? <b>Parked by a consumer</b> : <><b>{s.reason === "rejected" ? "Rejected" : s.reason === "expired" ? "Expired" : s.reason === "maxlen" ? "Dropped from a full queue" : s.reason === "delivery_limit" ? "Failed too often" : s.reason}</b> in <QueueLink vhost={vhost} name={s.queue} /></>}{s.count > 1 && <> <Tag>{count(s.count)} times</Tag></>}{s.earlier && s.queue !== "" && <> <Tag>before a replay</Tag></>}</p>
-            <p class="muted small"><When at={s.last_ms || s.first_ms} clock />{s.count > 1 && s.first_ms !== s.last_ms && s.first_ms > 0 && <>, first <When at={s.first_ms} clock /></>}</p>
+            <p class="muted small">{s.last_ms || s.first_ms ? <When at={s.last_ms || s.first_ms} clock /> : "when is not known"}{s.count > 1 && s.first_ms !== s.last_ms && s.first_ms > 0 && <>, first <When at={s.first_ms} clock /></>}</p>
             <p class="small">It came from <ExchangeLink vhost={vhost} name={s.exchange} /> with {keys(s.routing_keys)}{s.expiration_ms ? <>, and would have expired after {span(s.expiration_ms)}</> : null}</p>
           </div></li></>)}
           {sent === l.timeline.length && <SentBack letter={l} />}
           {first && <li class="origin"><div><p><b>Published</b> to <ExchangeLink vhost={vhost} name={l.exchange} /></p><p class="small">with {keys(l.routing_keys)}</p></div></li>}
         </ol></Card>
-        <Card title="Properties"><Arguments of={l.properties} /></Card>
+        <Card title="Properties"><Arguments of={dated(l.properties)} /></Card>
         {(l.group || l.job || l.from || l.edited_from) && <Card title="More"><Facts of={[
           ...(l.group ? [["Letters like it", <a href={to(["letters", vhost], { queue, group: l.group })}>{cause({ ...l, error: c?.error ?? l.error, error_class: c?.class ?? l.error_class })}</a>] as [string, preact.ComponentChildren]] : []),
           ...(l.job && !l.discarded ? [[l.from ? "Moved by" : "Sent back by", <a href={to(["jobs", String(l.job)])}>job {l.job}</a>] as [string, preact.ComponentChildren]] : []),

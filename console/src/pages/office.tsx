@@ -6,14 +6,17 @@ import { duration } from "../duration";
 import { count, plural, span } from "../format";
 import { to } from "../router";
 import { may, useApp, usePoll } from "../state";
-import type { DryRun, Filter, Group, Job, JobRequest, Letters, Queue, Row } from "../types";
+import type { DryRun, Filter, Group, Groups, Job, JobRequest, Letters, Queue, Row } from "../types";
 import { Dialog } from "../ui/dialog";
 import { Check, Select, Text, whole } from "../ui/form";
 import { Fold, Note, Tag } from "../ui/parts";
 import { Small } from "../ui/table";
 import { say } from "../ui/toast";
 
-export const reasonTag = (r: string) => <Tag kind={r === "rejected" || r === "delivery_limit" ? "bad" : "warn"}>{r}</Tag>;
+/** parked explains letters that died in no queue. */
+export const parked = "A consumer put it there itself, with its cause in the headers";
+/** reasonTag is why a letter died in a queue, its source; what has none was parked. */
+export const reasonTag = (r: string, source: string) => source === "" ? <Tag kind="bad" title={parked}>parked</Tag> : <Tag kind={r === "rejected" || r === "delivery_limit" ? "bad" : "warn"}>{r}</Tag>;
 export const stateKinds: Record<string, "good" | "warn" | "bad" | "ink" | ""> = {
   new: "warn", triaged: "ink", replaying: "ink", resolved: "good", archived: "", planned: "", running: "ink", canary: "ink", paused: "warn", halted: "bad", cancelled: "", done: "good", failed: "bad",
 };
@@ -25,7 +28,7 @@ export const actions = { restore: "Restore", replay: "Replay", move: "Move", dis
 export type Action = keyof typeof actions;
 
 /** archive is where discarded letters and the originals of edited ones lie; from there they are restored. */
-const archive = "bartleby.archive";
+export const archive = "bartleby.archive";
 
 /** orders in which a job takes letters. */
 const orders = { oldest: "oldest first", newest: "newest first", lowest: "by a header, lowest first", highest: "by a header, highest first" } as const;
@@ -104,9 +107,9 @@ export function useLetters(vhost: string, queue: string, filter: string, order: 
 }
 
 /** useGroup is one group of a virtual host. */
-export function useGroup(vhost: string, id: string | undefined, reveal = false): { group: Group | undefined; reload(): void } {
-  const { data, reload } = usePoll<{ items: Group[] }>(id ? p`office/groups/${vhost}` + query({ limit: 500, reveal }) : null, reveal ? 0 : undefined);
-  return { group: data?.items.find((g) => g.id === id), reload };
+export function useGroup(vhost: string, id: string | undefined, reveal = false): { group: Group | undefined; known: boolean; reload(): void } {
+  const { data, reload } = usePoll<Groups>(id ? p`office/groups/${vhost}` + query({ limit: 500, reveal }) : null, reveal ? 0 : undefined);
+  return { group: data?.items.find((g) => g.id === id), known: data !== undefined && !data.reading, reload };
 }
 
 /** jobsOf reads a list of jobs. */
@@ -210,9 +213,10 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
     {(action === "move" || action === "replay" && where === "queue") && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" autofocus help="An existing queue of the same virtual host" />}
     {action === "restore" && <Text label="To the queue" value={queue} set={setQueue} list="job-queues" help="Empty: each to the queue from which it was discarded" />}
     <datalist id="job-queues">{(queues.data ?? []).map((q) => <option key={q.name} value={q.name} />)}</datalist>
-    {action === "discard" && <Note kind="warn">Discarded letters go to the queue bartleby.archive, which keeps them for 7 days. Until then they can be replayed from there.</Note>}
+    {action === "discard" && <Note kind="warn">Discarded letters go to the queue bartleby.archive, which keeps them for 7 days. Until then they can be restored from there.</Note>}
+    <Text label="Reason (needed)" value={why} set={setWhy} autofocus={props.action !== "move"} error={missing && why.trim() === "" ? "Say why." : undefined} help={`Why you do it. It stands in the audit log, with your name (${session.name}).`} required />
     {action !== "discard" && <div class="fields">
-      <Text label="Rate" value={rate} set={setRate} autofocus={props.action === "replay"} help="Letters a second that the service bears; empty: as fast as possible" />
+      <Text label="Rate" value={rate} set={setRate} help="Letters a second that the service bears; empty: as fast as possible" />
       {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
     </div>}
     {action === "replay" && <div class="stack tight">
@@ -227,7 +231,6 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       <Text label="Begin at" type="datetime-local" value={at} set={setAt} help="In your time zone; empty: at once" />
       <Check label="Letters that arrive meanwhile too" help="Otherwise the job is refused if there are more than counted." value={growth} set={setGrowth} />
     </div></Fold>
-    <Text label="Reason" value={why} set={setWhy} autofocus={props.action === "discard"} error={missing && why.trim() === "" ? "Say why." : undefined} help={`It stands in the audit log, with your name (${session.name}).`} required />
     <section aria-live="polite" class="stack tight">
       <h3>What would happen now</h3>
       {problem && <Note kind="bad">{problem}</Note>}

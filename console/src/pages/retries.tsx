@@ -39,6 +39,7 @@ const columns: Column<Retry>[] = [
 
 /** end is when the last of the curve is due, to a step. */
 function end(r: Retry): number | undefined {
+  if (r.waiting === 1) return r.next_ms ?? undefined; // the first is the last
   const i = r.due?.counts.findLastIndex((n) => n > 0) ?? -1;
   return i < 0 ? undefined : r.due!.from_ms + (i + 1) * r.due!.step_ms;
 }

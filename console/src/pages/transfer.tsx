@@ -10,7 +10,7 @@ import { Small } from "../ui/table";
 import { say } from "../ui/toast";
 import { filterQuery } from "./office";
 
-export function Transfer(props: { vhost: string; queue: string; filter: Filter; queues: OfficeQueue[]; done(): void }) {
+export function Transfer(props: { vhost: string; queue: string; /** other queues in which letters of the same group lie */ others?: string[]; filter: Filter; queues: OfficeQueue[]; done(): void }) {
   const [open, set] = useState<"" | "export" | "import">("");
   return <>
     <button onClick={() => set("export")}>Export…</button><button onClick={() => set("import")}>Import…</button>
@@ -19,10 +19,11 @@ export function Transfer(props: { vhost: string; queue: string; filter: Filter; 
   </>;
 }
 
-function Export(props: { vhost: string; queue: string; filter: Filter; queues: OfficeQueue[]; close(): void }) {
+function Export(props: { vhost: string; queue: string; others?: string[]; filter: Filter; queues: OfficeQueue[]; close(): void }) {
   const q = filterQuery(props.filter), known = props.queues.find((x) => x.name === props.queue && x.vhost === props.vhost);
   return <Dialog small title="Export letters" close={props.close}>
     <p>{q ? <>The letters of <b class="name">{props.queue}</b> that match the filter</> : <>All {known ? <b>{plural(known.letters, "letter")}</b> : "letters"} of <b class="name">{props.queue}</b></>}, one a line as JSON, with bodies, headers and the history of their deaths. They stay in the queue.</p>
+    {(props.others ?? []).length > 0 && <Note kind="warn">The group has letters in <b class="name">{props.others!.join(", ")}</b> too. A file has those of one queue: choose the other above, at “Are in”, and export it as well.</Note>}
     <p class="muted">What is masked for you is masked in the file, too; then it cannot be imported as it was.</p>
     <div class="row"><a class="button primary" href={"/api/" + p`office/export/${props.vhost}/${props.queue}` + (q ? "?" + q : "")} download={`${props.queue.replace(/[^\w.-]+/g, "-")}-letters.ndjson`} onClick={() => setTimeout(props.close)}>Download</a></div>
   </Dialog>;

@@ -19,7 +19,7 @@ export function Who(props: { by: RejectedBy | null | undefined }) {
   if (by.peer && !by.connection?.startsWith(by.peer)) add("Address", <code class="name">{by.peer}</code>);
   if (by.user) add("User", <span class="name">{by.user}</span>);
   const known = facts.length > 0; // of who got a message by the management API, nothing is
-  if (by.delivery_count) add("Deliveries", <>{count(by.delivery_count)} before this one</>);
+  if (by.delivery_count) add("Failed", <>{by.delivery_count === 1 ? "once" : `${count(by.delivery_count)} times`}</>); // of deliveries, as x-delivery-count
   if (facts.length === 0) return null;
   return <section class="stack tight">{known && <h3>Rejected by</h3>}<Facts of={facts} /></section>;
 }

@@ -4,6 +4,9 @@ import { count, plural, reason, span } from "../format";
 import type { Job } from "../types";
 import { When } from "../ui/parts";
 
+/** verbs are the actions of jobs. */
+export const verbs: Record<string, string> = { replay: "Replay", move: "Move", discard: "Discard", restore: "Restore", edit: "Edit" };
+
 /** filterLabels are the filters of a search, as what comes before their value. */
 export const filterLabels: Record<string, string> = {
   group: "group", reason: "reason", source: "died in", exchange: "origin exchange", key: "origin key", class: "error class",
