@@ -331,10 +331,28 @@ func (i *invocation) inVHost(err error) error {
 	}
 	for _, v := range names {
 		if v.Name == i.vhost {
-			return explain(err)
+			return i.elsewhere(explain(err))
 		}
 	}
 	return noVHost(i.vhost)
+}
+
+// elsewhere adds to the refusal of a queue that is not in '/' where there is one of its name with letters: without --vhost some commands list
+// the queues of all virtual hosts, and the others look in '/' alone.
+func (i *invocation) elsewhere(err error) error {
+	if i.set("vhost") || len(i.args) == 0 || !strings.Contains(err.Error(), "no queue '"+i.args[0]+"' in vhost") {
+		return err
+	}
+	var queues []struct{ VHost, Name string }
+	if i.get("office/queues", &queues) != nil {
+		return err
+	}
+	for _, q := range queues {
+		if q.Name == i.args[0] {
+			return failPlainly(exitData, "%v; there is one in vhost '%s': add --vhost '%[2]s'", err, q.VHost)
+		}
+	}
+	return err
 }
 
 // object is a JSON object of the API.

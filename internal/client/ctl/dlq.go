@@ -300,9 +300,20 @@ func (i *invocation) groups(at string, query url.Values) (page groupPage, err er
 	}
 }
 
+// groupStates are what the node knows; another word would select nothing, as if there were no letters.
+var groupStates = []string{"new", "triaged", "replaying", "resolved", "archived"}
+
 func (i *invocation) listGroups(o *groupOptions, asJSON bool) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return badArgument("--limit must be from 1 to 1000")
+	}
+	for _, c := range []struct {
+		name, value string
+		known       []string
+	}{{"reason", o.reason, deathReasons}, {"state", o.state, groupStates}} {
+		if c.value != "" && !slices.Contains(c.known, c.value) {
+			return badArgument("--%s must be one of %s, not '%s'", c.name, strings.Join(c.known, ", "), c.value)
+		}
 	}
 	query := url.Values{"limit": {strconv.Itoa(o.limit)}}
 	for name, value := range map[string]string{"sort": o.sort, "state": o.state, "source": o.source, "reason": o.reason, "class": o.class, "text": o.text} {

@@ -115,7 +115,7 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 		t.Errorf("%q", got)
 	}
 	for args, has := range map[string]string{
-		"dlq": "dlq groups", "dlq grops": "Did you mean 'dlq groups'?", "dlq groups --limit 0": "bartleby [--node <node>] [--longnames] [--quiet] dlq groups", "dlq search": "not enough arguments", "dlq show a b c": "too many arguments",
+		"dlq": "dlq groups", "dlq grops": "Did you mean 'dlq groups'?", "dlq groups --reason tired": "--reason must be one of rejected, expired, maxlen, delivery_limit, not 'tired'", "dlq groups --state old": "--state must be one of new,", "dlq groups --limit 0": "bartleby [--node <node>] [--longnames] [--quiet] dlq groups", "dlq search": "not enough arguments", "dlq show a b c": "too many arguments",
 	} {
 		if got := ours(args); !strings.Contains(got, has) || args != "dlq" && !strings.HasSuffix(got, "exit 64\n") {
 			t.Errorf("%s\n%swant %q", args, got, has)
@@ -123,6 +123,26 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 	}
 	if got := ours("list_queues -s name messages"); got != "bills\t0\nbills.dead\t1\norders\t0\norders.dead\t3\n" {
 		t.Errorf("looking has changed the queues: %s", got)
+	}
+}
+
+// Who has seen a queue in a list of all virtual hosts and does not name its own is told which it is.
+func TestAQueueOfAnotherVHostIsPointedAt(t *testing.T) {
+	officeNode(t)
+	for _, args := range [][]string{
+		{"rabbitmqctl", "add_vhost", "shop"}, {"rabbitmqctl", "set_permissions", "-p", "shop", "guest", ".*", ".*", ".*"}, {"rabbitmqadmin", "-V", "shop", "declare", "queue", "name=there.dead"},
+		{"rabbitmqadmin", "-V", "shop", "declare", "queue", "name=there", `arguments={"x-dead-letter-exchange":"","x-dead-letter-routing-key":"there.dead"}`},
+	} {
+		tool(t, args...)
+	}
+	for _, c := range []struct{ args, want string }{
+		{"dlq search there.dead", "Error:\nno queue 'there.dead' in vhost '/'; there is one in vhost 'shop': add --vhost 'shop'\nexit 65\n"},
+		{"dlq replay there.dead --dry-run", "Error:\nno queue 'there.dead' in vhost '/'; there is one in vhost 'shop': add --vhost 'shop'\nexit 65\n"},
+		{"dlq search there.dead --vhost /", "Error:\nno queue 'there.dead' in vhost '/'\nexit 65\n"},
+	} {
+		if got := tool(t, append([]string{"bartleby"}, strings.Fields(c.args)...)...); got != c.want {
+			t.Errorf("%s\n%swant\n%s", c.args, got, c.want)
+		}
 	}
 }
 

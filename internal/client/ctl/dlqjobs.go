@@ -362,7 +362,7 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	i.api.http.Timeout = i.limit(0) // a dry run looks at every letter
 	var plan jobPlan
 	if err := i.post("office/jobs?dry_run=true", body, &plan); err != nil {
-		return jobFailed(err)
+		return i.elsewhere(jobFailed(err))
 	}
 	for _, c := range plan.Diff {
 		i.print("%s", c.line())

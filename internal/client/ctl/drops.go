@@ -3,6 +3,7 @@ package ctl
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func dropVerbs() []verb {
 	return []verb{{
 		name: "drops", short: "Lists the messages that the node has dropped, and why", max: -1,
 		usage: "[--vhost <vhost>] [--queue <queue>] [--why <why>] [--reason <reason>] [--limit <n>] [--no-table-headers] [<column>, ...]",
-		long: `One line for messages that were dropped alike within a minute, the latest first. Exchange, routing keys, id, type and bytes are those of one of them. Why:
+		long: `One line for messages that were dropped alike within a minute, the latest first, of all virtual hosts without --vhost. Exchange, routing keys, id, type and bytes are those of one of them. Why:
 no_dlx (their queue has no dead-letter exchange), dlx_missing (it does not exist), no_route (it leads nowhere), cycle (every target would have closed a cycle), target_refused (every
 target was full), unroutable (published to an exchange that led nowhere). ` + columnHelp(dropColumns, standardDropColumns...),
 		flags: func(f *pflag.FlagSet) {
@@ -55,7 +56,11 @@ target was full), unroutable (published to an exchange that led nowhere). ` + co
 			if limit < 1 || limit > maxDropLines {
 				return badArgument("--limit must be a number from 1 to %d", maxDropLines)
 			}
-			columns, err := chooseColumns(i.args, dropColumns, standardDropColumns...)
+			standard, where := standardDropColumns, "vhost '"+i.vhost+"'"
+			if !i.set("vhost") { // then all, as dlq ls and dlq groups
+				standard, where = slices.Insert(slices.Clone(standard), 2, "vhost"), "all virtual hosts"
+			}
+			columns, err := chooseColumns(i.args, dropColumns, standard...)
 			if err != nil {
 				return err
 			}
@@ -66,7 +71,7 @@ target was full), unroutable (published to an exchange that led nowhere). ` + co
 				}
 			}
 			var found droppedMessages
-			if err := i.get(path("office", "drops", i.vhost)+"?"+query.Encode(), &found); err != nil {
+			if err := i.get(i.officePath("drops")+"?"+query.Encode(), &found); err != nil {
 				return explain(err)
 			}
 			lines := make([]object, len(found.Items))
@@ -79,7 +84,7 @@ target was full), unroutable (published to an exchange that led nowhere). ` + co
 					lines[n]["bytes"] = d.Bytes
 				}
 			}
-			return i.list(fmt.Sprintf("%d messages dropped in vhost '%s', %d of %d lines ...", found.Dropped, i.vhost, len(lines), found.Total), columns, lines)
+			return i.list(fmt.Sprintf("%d messages dropped in %s, %d of %d lines ...", found.Dropped, where, len(lines), found.Total), columns, lines)
 		},
 	}}
 }

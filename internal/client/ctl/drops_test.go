@@ -32,7 +32,10 @@ func TestDrops(t *testing.T) {
 	t.Setenv("BARTLEBY_URL", s.URL)
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 	for _, step := range []struct{ args, want string }{
-		{"drops", "2 messages dropped in vhost '/', 1 of 1 lines ...\n" +
+		{"drops", "2 messages dropped in all virtual hosts, 1 of 1 lines ...\n" +
+			"last\tcount\tvhost\tqueue\treason\twhy\texchange\trouting_keys\tmessage_id\n" +
+			"TIME\t2\t/\twork\trejected\tno_dlx\t\twork\torder-1\n"},
+		{"drops --vhost /", "2 messages dropped in vhost '/', 1 of 1 lines ...\n" +
 			"last\tcount\tqueue\treason\twhy\texchange\trouting_keys\tmessage_id\n" +
 			"TIME\t2\twork\trejected\tno_dlx\t\twork\torder-1\n"},
 		{"drops -s --queue work --why no_dlx --reason rejected count,bytes,vhost", "2\t1\t/\n"},

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"time"
 
@@ -89,7 +90,11 @@ func Run(ctx context.Context, o Options) error {
 	if n, there := s.api.messages(ctx, vhost); there {
 		_, _ = fmt.Fprintf(o.Out, "The virtual host %s is there already, with %d messages: it is deleted first.\n\n", vhost, n)
 	}
-	if err := s.api.deleteVHost(ctx, vhost); err != nil && !errors.Is(err, errNotFound) { // what an earlier one has kept
+	err := s.api.deleteVHost(ctx, vhost) // what an earlier one has kept
+	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+		return fmt.Errorf("demo: no node answers at %s (%w): start one with 'bartleby server', or name another with --http and --amqp", s.api.base, refused.Err)
+	}
+	if err != nil && !errors.Is(err, errNotFound) {
 		return fmt.Errorf("demo: virtual host %q: %w", vhost, err)
 	}
 	if err := s.api.putVHost(ctx, vhost, o.User); err != nil {

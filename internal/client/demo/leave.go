@@ -277,17 +277,27 @@ func (s *story) tell(err error, format string, args ...any) {
 	}
 }
 
+// usualHTTP is where commands look for a node that is not named.
+const usualHTTP = "http://127.0.0.1:15672"
+
 // where says where to look.
 func (s *story) where() {
+	node, login := "", s.User
+	if at := strings.TrimSuffix(s.HTTP, "/"); at != usualHTTP {
+		node = " --url " + at
+	}
+	if s.Password == "guest" {
+		login += ", password guest"
+	}
 	fmt.Fprintf(s.Out, `
 Why did the orders die, and can they be sent back? Look:
 
   in a browser    %s/#/inbox, as user %s
-  here            bartleby dlq ls --vhost %s
-                  bartleby dlq groups --vhost %[3]s
-                  bartleby dlq jobs
-                  bartleby drops --vhost %[3]s
+  here            bartleby dlq ls --vhost %s%[4]s
+                  bartleby dlq groups --vhost %[3]s%[4]s
+                  bartleby dlq jobs%[4]s
+                  bartleby drops --vhost %[3]s%[4]s
 
-It is all in the virtual host %[3]s. To remove it: bartleby delete_vhost %[3]s
-`, strings.TrimSuffix(s.HTTP, "/"), s.User, vhost)
+It is all in the virtual host %[3]s. To remove it: bartleby delete_vhost %[3]s%[4]s
+`, strings.TrimSuffix(s.HTTP, "/"), login, vhost, node)
 }
