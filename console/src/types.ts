@@ -115,6 +115,8 @@ export interface Row {
   id: string; vhost: string; queue: string; state: string; died_ms: number; reason: string; source: string; times_died: number; exchange: string;
   routing_keys: string[]; error_class: string; error: string; type: string; message_id: string; size: number; priority?: number; redelivered?: boolean;
   group: string; job: string | number | null; replays: number; preview: string;
+  /** of a letter in the lost and found: why it led nowhere */
+  lost?: string;
 }
 
 export interface Letters { items: Row[]; next: string | null; examined: number; stopped: string | null; }

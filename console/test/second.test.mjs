@@ -441,6 +441,20 @@ test("a group whose letters have left says which job took them", async () => {
   });
 });
 
+test("the lost and found is named, with why and the way out", async () => {
+  await at("#/letters/%2F/bartleby.lost-and-found/1a.7", { letters: { ...answers.letters, queue: "bartleby.lost-and-found", lost: "dlx_missing" } }, async (page) => {
+    await page.getByText("The dead-letter exchange of orders does not exist.").waitFor();
+    assert.equal(await page.getByRole("link", { name: "Change the queue" }).getAttribute("href"), "#/queues/%2F/orders?change=1");
+  });
+  const group = { id: "g1", vhost: "/", source: "orders", reason: "rejected", error_class: "", error: "", type: "", letters: 2, first_ms: 1, last_ms: 2, arrivals: null, queues: [{ name: "bartleby.lost-and-found", letters: 2 }], sample: null, state: "new" };
+  await at("#/inbox", { "GET groups": { items: [group], next: null, total: 1, letters: 2, reading: false, read: 2, entries: 2 } }, async (page) => {
+    await page.getByText("lost and found", { exact: true }).waitFor();
+    await visit(page, "#/");
+    await page.getByText("In the lost and found, since nothing takes them.").waitFor();
+  });
+  await at("#/inbox?show=archived", { "GET groups": { items: [], next: null, total: 0, letters: 0, reading: false, read: 0, entries: 0 } }, (page) => page.getByText("Letters that were discarded are something else").waitFor());
+});
+
 test("search: queues say what was parked in them, without a stray comma", async () => {
   const queue = { vhost: "/", name: "payments.dead", type: "classic", letters: 3, others: 0, oldest_ms: 1, arrived: { "5m": 0, "1h": 3, "24h": 3 }, sources: ["", "payments"], consumers: 0, bytes: 1, reading: false, read: 3, total: 3 };
   await at("#/letters", { "GET queues": [queue] }, async (page) => {

@@ -7,7 +7,7 @@ import type { Group, Groups, OfficeQueue } from "../types";
 import { Dialog } from "../ui/dialog";
 import { Bar, Choices, Empty, PageHead, Spark, When } from "../ui/parts";
 import { Table, useListState, useLocalList, type Column } from "../ui/table";
-import { Actions, archive, cause, GroupEditor, groupSelection, officeError, parked, reasonTag, stateTag } from "./office";
+import { Actions, archive, cause, lostAndFound, GroupEditor, groupSelection, officeError, parked, reasonTag, stateTag } from "./office";
 import { Reveal } from "./who";
 
 const link = (g: Group) => to(["letters", g.vhost], { group: g.id, queue: g.queues[0]?.name });
@@ -17,7 +17,7 @@ const columnsFor = (several: boolean): Column<Group>[] => [
   { key: "cause", title: "Cause", by: cause, name: true, grow: true, cell: (g) => <a href={link(g)} title={cause(g)} class="two">{g.error_class || g.error ? <>{g.error_class ? <code>{g.error_class}</code> : <span>{g.error}</span>}<span>{g.error_class ? g.error || reason(g.reason) : reason(g.reason)}</span></> : <><span class="plain-cause">{reason(g.reason)}</span><span>no cause was given</span></>}</a> },
   { key: "letters", title: "Letters", num: true, by: (g) => g.letters, cell: (g) => <b>{count(g.letters)}</b> },
   { key: "source", title: "Died in", by: (g) => g.source, cell: (g) => <span class="two clip">{g.source ? <span title={g.source}>{g.source}</span> : <span class="muted" title={parked}>no queue</span>}{several && <span title={`Virtual host ${g.vhost}`}>{g.vhost}</span>}</span> },
-  { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => reasonTag(g.reason, g.source) },
+  { key: "reason", title: "Reason", by: (g) => g.reason, cell: (g) => g.queues.some((q) => q.name === lostAndFound) ? <span class="two"><span>{reasonTag(g.reason, g.source)}</span><span title="Nothing takes these letters: their dead-letter exchange does not exist or leads nowhere. A letter’s page says which.">lost and found</span></span> : reasonTag(g.reason, g.source) },
   { key: "arrivals", title: "Arrivals", cell: (g) => <Spark counts={g.arrivals?.counts} label={`Arrivals: ${plural((g.arrivals?.counts ?? []).reduce((a, b) => a + b, 0), "letter")} in the time shown`} /> },
   { key: "last", title: "Last seen", num: true, by: (g) => g.last_ms, cell: (g) => <span class="two"><span><When at={g.last_ms} /></span><span>first <When at={g.first_ms} /></span></span> },
   { key: "first", title: "First seen", hide: true, num: true, by: (g) => g.first_ms, cell: (g) => <When at={g.first_ms} /> },
@@ -50,7 +50,7 @@ export function InboxPage() {
     <Reveal on={revealed} set={reveal} again={groups.reload} />
     {g?.reading && <div class="note" role="status"><p>Reading dead letters: {count(g.read)} of {count(g.entries)}. The groups below are what is known so far.</p><Bar label="Letters read" part={g.entries ? g.read / g.entries : 0} /></div>}
     <Table tall label="Groups of dead letters" what="groups" choose="inbox" source={source} list={list} columns={columns} rowKey={(g) => g.id} href={link} picked={picked} setPicked={setPicked} help={() => setHelp(true)}
-      empty={show !== "open" && show !== "all" ? <Empty title={`No group is ${show}`}><p>Say what you know of a group with “Note…”: then it appears here.</p></Empty> : <Welcome queues={queues.data} />} />
+      empty={show !== "open" && show !== "all" ? <Empty title={`No group is ${show}`}><p>Say what you know of a group with “Note…”: then it appears here.</p>{show === "archived" && <p>Letters that were discarded are something else: the queue {archive} of their virtual host keeps them for 7 days, and <a href="#/letters">Search</a> shows it.</p>}</Empty> : <Welcome queues={queues.data} />} />
     {chosen.length > 0 && <div class="selection" role="region" aria-label="Selected groups">
       <b>{plural(chosen.length, "group")}, {plural(chosen.reduce((n, g) => n + g.letters, 0), "letter")}</b>
       <Actions of={chosen.map((g) => ({ ...groupSelection(g), reveal: revealed }))} done={() => { setPicked(new Map()); groups.reload(); }} />

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { p } from "../api";
 import { bytes, count, plural, reason, span } from "../format";
@@ -16,6 +17,19 @@ const keys = (list: string[] | undefined) => (list ?? []).length === 0 ? <span c
 function dated(of: Record<string, unknown>): Record<string, unknown> {
   const at = of["timestamp"];
   return typeof at === "number" && Math.abs(at) < 8.64e12 ? { ...of, timestamp: `${at} (${new Date(1000 * at).toISOString()})` } : of;
+}
+
+/** nowhere says why a letter is in the lost and found. */
+function nowhere(l: Letter): ComponentChildren {
+  const queue = <b class="name">{l.source || "its queue"}</b>;
+  switch (l.lost) {
+    case "dlx_missing": return <>The dead-letter exchange of {queue} does not exist.</>;
+    case "no_route": return <>The dead-letter exchange of {queue} led to no queue.</>;
+    case "no_dlx": return <>It failed as often as it may, and {queue} has no dead-letter exchange.</>;
+    case "cycle": return <>It would have come back to a queue in which it had died, and nobody rejected it on the way.</>;
+    case "target_refused": return <>The queues to which {queue} sends its dead letters were full.</>;
+  }
+  return <>{l.lost}.</>;
 }
 
 /** SentBack is the last replay in what happened to a letter. */
@@ -49,6 +63,9 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
     <Failed error={error} what="the letter" stale retry={reload} />
     {l.discarded && <Note title="Discarded">
       {l.discarded.at_ms && <><When at={l.discarded.at_ms} />, </>}{l.discarded.rule ? <>by the rule <b class="name">{l.discarded.rule}</b>, with the rights of </> : "by "}<b class="name">{l.discarded.by}</b>, <a href={to(["jobs", l.discarded.job])}>job {l.discarded.job}</a>{l.discarded.reason && <>, because “<span class="name">{l.discarded.reason}</span>”</>}.
+    </Note>}
+    {l.lost && <Note kind="warn" title="It led nowhere, and lies in the lost and found">
+      {nowhere(l)} The letters that die next come here too, or are dropped when it is full: mend that first, then send these back. {l.source && <a href={to(["queues", vhost, l.source], { change: "1" })}>Change the queue</a>}
     </Note>}
     <Masked letter={l} revealed={revealed} reveal={() => reveal(true)} />
     <div class="letter-grid">

@@ -29,6 +29,8 @@ export type Action = keyof typeof actions;
 
 /** archive is where discarded letters and the originals of edited ones lie; from there they are restored. */
 export const archive = "bartleby.archive";
+/** lostAndFound is where dead letters lie that led nowhere. */
+export const lostAndFound = "bartleby.lost-and-found";
 
 /** orders in which a job takes letters. */
 const orders = { oldest: "oldest first", newest: "newest first", lowest: "by a header, lowest first", highest: "by a header, highest first" } as const;
@@ -220,7 +222,7 @@ export function JobDialog(props: { action: Action; of: Selection[]; close(): voi
       {action === "replay" && <Text label="Sent back at most" value={replays} set={setReplays} help="times. A letter that came back so often stays." />}
     </div>}
     {action === "replay" && <div class="stack tight">
-      <Check label="Try a few first" help="After the wait the job stops if too many of the first have died again, or if none was consumed." value={canary} set={setCanary} />
+      <Check label="Try a few first" help="On for more than 100 letters. After the wait the job stops if too many of the first have died again, or if none was consumed." value={canary} set={setCanary} />
       {canary && <div class="fields"><Text label="First letters" value={first} set={setFirst} /><Text label="Wait, in seconds" value={wait} set={setWait} /><Text label="Stop if more than this % die again" value={percent} set={setPercent} /></div>}
     </div>}
     <Fold title="Order, limit and time"><div class="fields">

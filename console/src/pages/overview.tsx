@@ -7,6 +7,7 @@ import type { Group, Groups, Job, Node, Overview } from "../types";
 import { Chart, details, flow, rateOf, spanQuery, spans, through, waiting, type Span } from "../ui/chart";
 import { Bar, Card, Choices, Facts, Failed, Loading, PageHead, Tag } from "../ui/parts";
 import { Small } from "../ui/table";
+import { lostAndFound } from "./office";
 
 interface Todo { kind: "bad" | "warn" | "good"; title: string; text: string; href?: string; link?: string; }
 
@@ -94,7 +95,7 @@ function attention(o: Overview, node: Node | undefined, groups: Groups | undefin
   if (more > 0) list.push({ kind: "bad", title: `${plural(more, "more breaker is", "more breakers are")} open`, text: "bartleby_queue_breaker_open has all of them by queue.", href: "#/queues", link: "Queues" });
   for (const j of jobs) if (j.state === "halted" || j.state === "failed") list.push({ kind: "bad", title: `Job ${j.id} is ${j.state}`, text: j.why ? j.why.charAt(0).toUpperCase() + j.why.slice(1) : j.reason, href: to(["jobs", String(j.id)]), link: "Show job" });
   const fresh = (groups?.items ?? []).filter((g: Group) => g.state === "new");
-  for (const g of fresh.slice(0, 5)) list.push({ kind: "warn", title: `${plural(g.letters, "new dead letter")} ${g.source ? `from ${g.source}` : `in ${g.queues?.[0]?.name ?? "a queue"}`}${where(g.vhost)}`, text: [g.error_class, g.error].filter(Boolean).join(": ") || `No cause was given: ${reason(g.reason)}`, href: to(["letters", g.vhost], { group: g.id, queue: g.queues?.[0]?.name }), link: "Show letters" });
+  for (const g of fresh.slice(0, 5)) list.push({ kind: "warn", title: `${plural(g.letters, "new dead letter")} ${g.source ? `from ${g.source}` : `in ${g.queues?.[0]?.name ?? "a queue"}`}${where(g.vhost)}`, text: `${g.queues?.some((q) => q.name === lostAndFound) ? "In the lost and found, since nothing takes them. " : ""}${[g.error_class, g.error].filter(Boolean).join(": ") || `No cause was given: ${reason(g.reason)}`}`, href: to(["letters", g.vhost], { group: g.id, queue: g.queues?.[0]?.name }), link: "Show letters" });
   const others = (groups?.total ?? fresh.length) - Math.min(5, fresh.length);
   if (others > 0) list.push({ kind: "warn", title: `${plural(others, "more group")} of new dead letters`, text: "All are in the inbox.", href: "#/inbox", link: "Inbox" });
   if (node && !node.mem_alarm && node.mem_limit > 0 && node.mem_used > .85 * node.mem_limit) list.push({ kind: "warn", title: "Memory is nearly at its limit", text: `${bytes(node.mem_used)} of ${bytes(node.mem_limit)}. At the limit publishers are blocked.` });

@@ -49,7 +49,7 @@ export function QueuePage(props: { vhost: string; name: string }) {
       <div><span class="value">{bytes(q.message_bytes)}</span><span class="label">{q.type === "quorum" ? "with headers" : "in bodies"}</span></div>
       <div><span class="value">{rate(rateOf(q.message_stats, "publish") ?? 0)}</span><span class="label">incoming</span></div>
       <div><span class="value">{rate(rateOf(q.message_stats, "deliver_get") ?? 0)}</span><span class="label">delivered</span></div>
-      <div><span class="value">{count(q.consumers)}</span><span class="label">consumers</span></div>
+      <div><span class="value">{count(q.consumers)}</span><span class="label">{q.consumers === 1 ? "consumer" : "consumers"}</span></div>
     </div>
     <div class="row apart"><h2>Traffic</h2><Choices label="Time shown" value={span} of={spans} set={(s: Span) => setSpan(s)} /></div>
     {charts && <div class="grid2"><Card title="Messages"><Chart label="Messages in the queue over time" unit="count" height={160} {...charts.depth} /></Card><Card title="Messages a second"><Chart label="Messages a second over time" unit="rate" height={160} {...charts.rates} /></Card></div>}

@@ -540,7 +540,7 @@ func (i *invocation) showLetter(asJSON, reveal bool) error {
 		item("a replay", "would put it into %s", plain(strings.Join(l.Replay.Queues, ", ")))
 	}
 	if l.Lost != "" {
-		item("lost and found", "it led nowhere: %s", plain(l.Lost))
+		item("lost", "%s (%s)", lostWhy(l.Lost, plain(l.Source)), plain(l.Lost))
 	}
 	if l.Replays > 0 {
 		item("replayed", "%s before", times(l.Replays))
@@ -984,6 +984,23 @@ func cutText(text string, most int) string {
 		return text
 	}
 	return string([]rune(text)[:most-1]) + "…"
+}
+
+// lostWhy says why a letter that died in queue is in the lost and found.
+func lostWhy(why, queue string) string {
+	switch why {
+	case "dlx_missing":
+		return fmt.Sprintf("the dead-letter exchange of queue '%s' does not exist", queue)
+	case "no_route":
+		return fmt.Sprintf("the dead-letter exchange of queue '%s' led to no queue", queue)
+	case "no_dlx":
+		return fmt.Sprintf("it failed as often as it may, and queue '%s' has no dead-letter exchange", queue)
+	case "cycle":
+		return "it would have come back to a queue in which it had died"
+	case "target_refused":
+		return fmt.Sprintf("every queue to which queue '%s' sends its dead letters was full", queue)
+	}
+	return "it led nowhere"
 }
 
 // diedHow says where and how a letter died. A letter that a consumer has parked itself has no queue.
