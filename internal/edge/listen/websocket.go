@@ -226,11 +226,13 @@ func (w *WebSocket) sendClose(payload []byte) {
 	w.mu.Unlock()
 }
 
-// writeSoon writes a control frame within controlTimeout, or ends the connection. REQUIRES: w.mu.
+// writeSoon writes a control frame within controlTimeout, or ends the connection. A deadline of the session that has passed is that of
+// an earlier write, for there is none under way. REQUIRES: w.mu.
 func (w *WebSocket) writeSoon(kind byte, payload []byte) {
 	w.deadline.Lock()
-	by := time.Now().Add(controlTimeout)
-	if !w.writeBy.IsZero() && w.writeBy.Before(by) {
+	now := time.Now()
+	by := now.Add(controlTimeout)
+	if w.writeBy.After(now) && w.writeBy.Before(by) {
 		by = w.writeBy
 	}
 	_ = w.Conn.SetWriteDeadline(by)

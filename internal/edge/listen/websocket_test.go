@@ -210,6 +210,33 @@ func TestWebSocketDeadlines(t *testing.T) {
 	}
 }
 
+// A ping is answered also when the deadline of the write before has passed, as it has on a connection on which the node has long said nothing.
+func TestWebSocketPingsOfAQuietConnection(t *testing.T) {
+	addr := startWeb(t, &Web{}, func(nc net.Conn) {
+		if _, err := nc.Write([]byte("x")); err != nil {
+			t.Error(err)
+		}
+		_ = nc.SetWriteDeadline(time.Now().Add(-time.Second))
+		_, _ = io.Copy(io.Discard, nc)
+	})
+	c := upgraded(t, addr)
+	if _, err := c.Write([]byte(sasl10)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1)
+	if _, err := io.ReadFull(c, b); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range [][]byte{websocket.Frame(websocket.Ping, true, []byte("one")), websocket.Frame(websocket.Close, true, nil)} {
+		if _, err := c.Conn.Write(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Read(b); err != io.EOF || len(c.Controls) != 2 || string(c.Controls[0]) != string(rune(websocket.Pong))+"one" {
+		t.Errorf("%v %q, want the answer to a ping, and a close", err, c.Controls)
+	}
+}
+
 // Over WebSocket AMQP 1.0 is spoken, and nothing else: others hear so.
 func TestWebSocketProtocols(t *testing.T) {
 	addr := startWeb(t, &Web{}, func(net.Conn) {})
