@@ -50,16 +50,21 @@ func open10(t *testing.T) *raw10 {
 func sasl10(t *testing.T) *raw10 {
 	t.Helper()
 	c := open10(t)
+	c.sasl()
+	return c
+}
+
+func (c *raw10) sasl() {
+	c.t.Helper()
 	c.send([]byte(amqp10.ProtocolHeaderSASL))
 	c.header(amqp10.ProtocolHeaderSASL)
 	want10[*amqp10.SASLMechanisms](c)
 	c.perform(0, plain("guest", "guest"))
 	if code := want10[*amqp10.SASLOutcome](c).Code; code != amqp10.SASLCodeOK {
-		t.Fatal("an ordinary client is not let in:", code)
+		c.t.Fatal("an ordinary client is not let in:", code)
 	}
 	c.send([]byte(amqp10.ProtocolHeader))
 	c.header(amqp10.ProtocolHeader)
-	return c
 }
 
 func plain(user, password string) *amqp10.SASLInit {
@@ -69,10 +74,16 @@ func plain(user, password string) *amqp10.SASLInit {
 // login10 has an open connection.
 func login10(t *testing.T) *raw10 {
 	t.Helper()
-	c := sasl10(t)
+	c := open10(t)
+	c.logIn()
+	return c
+}
+
+func (c *raw10) logIn() {
+	c.t.Helper()
+	c.sasl()
 	c.perform(0, &amqp10.Open{ContainerID: []byte("hostile")})
 	want10[*amqp10.Open](c)
-	return c
 }
 
 // session10 has a session on channel 0, whose window is wide open.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -268,11 +269,12 @@ func (w *WebSocket) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// request is the beginning of a connection, up to the end of the client's request, which is bounded.
+// request is the connection below: its beginning, up to the end of the client's request, is bounded.
 type request struct {
 	io.Reader
-	left int  // bytes
-	over bool // what follows is not bounded
+	left    int  // bytes
+	over    bool // what follows is not bounded
+	flooded bool // the last read got all that it could: the client has sent more
 }
 
 var errLongRequest = fmt.Errorf("the request has more than %d bytes", maxWebRequest)
@@ -280,7 +282,12 @@ var errLongRequest = fmt.Errorf("the request has more than %d bytes", maxWebRequ
 // Read implements io.Reader.
 func (r *request) Read(p []byte) (int, error) {
 	if r.over {
-		return r.Reader.Read(p)
+		if r.flooded {
+			runtime.Gosched() // control frames and empty ones are read without end otherwise, see serving.Socket.Fill
+		}
+		n, err := r.Reader.Read(p)
+		r.flooded = n == len(p)
+		return n, err
 	}
 	if r.left == 0 {
 		return 0, errLongRequest

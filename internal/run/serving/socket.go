@@ -41,6 +41,7 @@ type Socket struct {
 	in       []byte
 	begin    int       // start of the unread bytes in in
 	flooded  bool      // the last read filled the buffer: the client has sent more
+	reads    uint      // since the start, to let others in
 	little   int       // small reads into an empty buffer since the last large one
 	deadline time.Time // of reading; zero: none
 
@@ -56,6 +57,8 @@ const (
 	readSize    = 8 << 10   // of an idle connection's buffer, in bytes
 	maxReadSize = 256 << 10 // of a busy one's
 	idleReads   = 8         // a connection is no longer busy after so many small reads in a row
+	// politeReads is after how many reads others are let in: those of small records of TLS, or small frames of WebSocket, fill no buffer.
+	politeReads = 16
 
 	// strangerReadSize is the size of the buffer before the login. It grows up to the largest frame that the protocol allows there.
 	strangerReadSize = 1 << 10
@@ -115,8 +118,8 @@ func (s *Socket) Fill(loggedIn bool) (n int, err error) {
 	if len(s.in) == cap(s.in) {
 		s.enlarge(2 * cap(s.in))
 	}
-	if s.flooded {
-		runtime.Gosched() // its reads do not block, and so let others in after 10 ms only
+	if s.reads++; s.flooded || s.reads%politeReads == 0 {
+		runtime.Gosched() // reads that do not block let others in after 10 ms only
 	}
 	n, err = s.Conn.Read(s.in[len(s.in):cap(s.in)])
 	if n <= 0 {
