@@ -24,11 +24,16 @@ type scheduler struct {
 	granted  sync.Cond // granting has become false
 }
 
+// newScheduler returns a scheduler that lets nothing begin before begin is called.
 func newScheduler() *scheduler {
-	s := &scheduler{}
+	s := &scheduler{taken: true}
 	s.granted.L = &s.mu
 	return s
 }
+
+// begin lets compactions begin: the store is open. Pebble may begin one while it opens a store; if the opening failed then, Pebble would
+// close the tables that the compaction reads, and the process would end with Pebble's own trace in place of what is wrong.
+func (s *scheduler) begin() { s.Done() }
 
 // Register implements pebble.CompactionScheduler.
 func (s *scheduler) Register(_ int, db pebble.DBForCompaction) {

@@ -12,6 +12,38 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
+// begun is a scheduler of a store that is open.
+func begun() *scheduler {
+	s := newScheduler()
+	s.begin()
+	return s
+}
+
+// A store that is not open yet compacts nothing, however it ends; then what waits begins.
+func TestCompactionsWaitUntilTheStoreIsOpen(t *testing.T) {
+	for name, opens := range map[string]bool{"it opens": true, "it does not": false} {
+		c := &compactor{s: newScheduler()}
+		c.s.Register(1, c)
+		c.ask(3)
+		c.ended.Wait()
+		if c.done != 0 {
+			t.Errorf("%s: %d compactions before", name, c.done)
+		}
+		want := 0
+		if opens {
+			c.s.begin()
+			want = 3
+		}
+		c.ended.Wait()
+		c.s.Unregister()
+		c.s.Done() // nothing begins after the end
+		c.ended.Wait()
+		if c.done != want || c.most > 1 {
+			t.Errorf("%s: %d compactions, %d at once, want %d", name, c.done, c.most, want)
+		}
+	}
+}
+
 // compactor is what a scheduler knows of Pebble, and behaves as Pebble does.
 type compactor struct {
 	s *scheduler
@@ -82,7 +114,7 @@ func (c *compactor) run(h pebble.CompactionGrantHandle) {
 }
 
 func newCompactor() *compactor {
-	c := &compactor{s: newScheduler()}
+	c := &compactor{s: begun()}
 	c.s.Register(2, c)
 	return c
 }
@@ -154,7 +186,7 @@ func (l *late) Schedule(h pebble.CompactionGrantHandle) bool {
 }
 
 func TestWhoAsksDuringAnOfferGetsAnother(t *testing.T) {
-	l := &late{compactor: compactor{s: newScheduler()}}
+	l := &late{compactor: compactor{s: begun()}}
 	l.s.Register(2, l)
 	l.ask(1)
 	l.ended.Wait()
@@ -177,7 +209,7 @@ func (s *slow) Schedule(h pebble.CompactionGrantHandle) bool {
 
 func TestUnregisterWaitsForAnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{compactor{s: newScheduler()}, make(chan struct{}), make(chan struct{})}
+		s := &slow{compactor{s: begun()}, make(chan struct{}), make(chan struct{})}
 		s.s.Register(2, s)
 		s.ask(3) // the first runs, and its end offers the place to the second
 		<-s.offered

@@ -100,7 +100,8 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 		DataCorruption: func(pebble.DataCorruptionInfo) {},
 		FlushBegin:     func(pebble.FlushInfo) { flushing() },
 	}
-	o.Experimental.CompactionScheduler = newScheduler()
+	compactions := newScheduler()
+	o.Experimental.CompactionScheduler = compactions
 	err := whole(fs, dir)
 	var db *pebble.DB
 	if err == nil {
@@ -109,6 +110,7 @@ func openWith(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error), o
 	if err != nil {
 		return nil, fmt.Errorf("store: opening %s: %w", dir, toldOpening(dir, err))
 	}
+	compactions.begin()
 	return &Store{db: db, fs: fs, dir: dir, failed: quiet.failed, pacing: pacing, copied: copied}, nil
 }
 
