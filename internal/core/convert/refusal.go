@@ -34,12 +34,12 @@ func printed(v amqp10.Value) string {
 	return erlterm.Format(term(v))
 }
 
-// PrintedPair is an entry of a map as RabbitMQ prints it in errors.
-func PrintedPair(key, value amqp10.Value) string {
+// PrintedPair is an entry of a map as RabbitMQ prints it in errors behind a text of so many characters.
+func PrintedPair(column int, key, value amqp10.Value) string {
 	if key.Size()+value.Size() > maxPrinted {
 		return "{" + printed(key) + "," + erlterm.Format(erlterm.Tuple{erlterm.Atom(typeName(value))}) + "}"
 	}
-	return erlterm.Format(erlterm.Tuple{term(key), term(value)})
+	return erlterm.Tagged(column, erlterm.Format(term(key)), erlterm.Format(term(value)))
 }
 
 // typeName is RabbitMQ's name of a type: it has another one for strings.
@@ -55,7 +55,7 @@ func term(v amqp10.Value) any {
 	name := erlterm.Atom(typeName(v))
 	switch v.Type() {
 	case amqp10.TypeNull:
-		return erlterm.Atom("undefined")
+		return erlterm.Atom("null")
 	case amqp10.TypeBoolean:
 		b, _ := v.Bool()
 		return b

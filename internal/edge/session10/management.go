@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
@@ -282,7 +283,7 @@ type request struct {
 	node   string
 	method string
 	body   amqp10.Value
-	query  url.Values
+	query  map[string]any // texts, or true for an entry without a value
 	// exclusive says that it declares a queue as exclusive and durable, which here is one of the two.
 	exclusive bool
 	token     bool // the client's rights are looked at again behind the answer
@@ -327,12 +328,14 @@ func (r *request) response(id amqp10.Value) []byte {
 }
 
 // serve carries the request out.
-func (r *request) serve(target string) (err error) {
-	path, query, _ := strings.Cut(target, "?")
-	if r.query, err = url.ParseQuery(query); err != nil {
-		return refuse("400", "failed to dissect query '%s': %s", query, err)
+func (r *request) serve(uri string) error {
+	wanted, err := parseRequested(uri)
+	if err != nil {
+		return err
 	}
-	segments := strings.Split(strings.TrimPrefix(withoutDots(path), "/"), "/")
+	r.query = wanted.query
+	path := wanted.path
+	segments := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	kind := segments[0]
 	switch {
 	case kind == "bindings" && len(segments) == 1 && r.method == "POST":
@@ -390,29 +393,6 @@ func (r *request) serve(target string) (err error) {
 	return refuse("404", "no %s %s", r.method, path)
 }
 
-// withoutDots is a path without the segments "." and ".." (RFC 3986, 5.2.4).
-func withoutDots(path string) string {
-	if !strings.Contains(path, "/.") {
-		return path
-	}
-	var kept []string
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		last := i == len(segments)-1
-		switch {
-		case s == "..":
-			kept = kept[:max(min(1, len(kept)), len(kept)-1)]
-		case s != ".":
-			kept = append(kept, s)
-			continue
-		}
-		if last {
-			kept = append(kept, "")
-		}
-	}
-	return strings.Join(kept, "/")
-}
-
 // noLines refuses names with ends of lines, which would vanish.
 func (r *request) noLines(name string) error {
 	if strings.ContainsAny(name, "\r\n") {
@@ -447,43 +427,61 @@ func (r *request) count(n int, err error) error {
 }
 
 // fields calls f for each field of the body, which is a map.
-func (r *request) fields(what string, f func(key string, v amqp10.Value) bool) error {
+func (r *request) fields(what string, f func(key string, v amqp10.Value) (bool, error)) error {
 	if r.body.Type() != amqp10.TypeMap {
 		return refuse("400", "the body of the request is no map")
 	}
 	items := r.body.Items()
 	for k, ok := items.Next(); ok; k, ok = items.Next() {
 		v, _ := items.Next()
-		key, text := k.Text()
-		if !text || !f(string(key), v) {
-			return refuse("400", "bad %s %s", what, convert.PrintedPair(k, v))
+		key, known := k.Text()
+		if known {
+			var err error
+			if known, err = f(string(key), v); err != nil {
+				return err
+			}
+		}
+		if !known {
+			return refuseEntry("bad "+what+" ", k, v)
 		}
 	}
 	return nil
 }
 
-func setBool(to *bool, v amqp10.Value) (ok bool) {
-	*to, ok = v.Bool()
-	return ok
+// refuseEntry refuses an entry of a map.
+func refuseEntry(text string, key, value amqp10.Value) error {
+	return refuse("400", "%s%s", text, convert.PrintedPair(len(text), key, value))
 }
 
-func setText[S ~string](to *S, v amqp10.Value) bool {
+func setBool(to *bool, v amqp10.Value) (ok bool, err error) {
+	*to, ok = v.Bool()
+	return ok, nil
+}
+
+func setText[S ~string](to *S, v amqp10.Value) (bool, error) {
 	s, ok := v.Text()
 	*to = S(s)
-	return ok
+	return ok, nil
 }
 
-func setArguments(to *amqp091.Table, v amqp10.Value) (ok bool) {
+func setArguments(to *amqp091.Table, v amqp10.Value) (ok bool, err error) {
 	if v.IsNull() {
-		return true
+		return true, nil
+	}
+	items := v.Items()
+	for k, more := items.Next(); more && v.Type() == amqp10.TypeMap; k, more = items.Next() {
+		value, _ := items.Next()
+		if t := k.Type(); t != amqp10.TypeString && t != amqp10.TypeSymbol {
+			return false, refuseEntry("unsupported argument ", k, value)
+		}
 	}
 	*to, ok = tableOf(v, 0)
-	return ok
+	return ok, nil
 }
 
 func (r *request) declareQueue(name string) error {
 	d := topology.QueueDecl{Name: message.QueueName(name), Durable: true}
-	err := r.fields("queue property", func(key string, v amqp10.Value) bool {
+	err := r.fields("queue property", func(key string, v amqp10.Value) (bool, error) {
 		switch key {
 		case "durable":
 			return setBool(&d.Durable, v)
@@ -494,7 +492,7 @@ func (r *request) declareQueue(name string) error {
 		case "arguments":
 			return setArguments(&d.Arguments, v)
 		}
-		return false
+		return false, nil
 	})
 	switch {
 	case err != nil:
@@ -511,13 +509,24 @@ func (r *request) declareQueue(name string) error {
 	r.exclusive = d.Exclusive && d.Durable
 	declared, err := r.link.DeclareQueue(d)
 	if err != nil {
-		return err
+		return routingArgument(err, d.Arguments, "x-dead-letter-exchange")
 	}
 	status := "200"
 	if declared.Created {
 		status = "201"
 	}
 	return r.showQueue(name, status)
+}
+
+// routingArgument is the refusal of a declaration: RabbitMQ looks first at the exchange that an argument names, and has another text for one of
+// a wrong type.
+func routingArgument(err error, args amqp091.Table, name string) error {
+	var e *topology.Error
+	value, ok := args.Get(name)
+	if _, text := value.(string); !ok || text || !errors.As(err, &e) || e.Kind != topology.PreconditionFailed || e.Fault == topology.Differs {
+		return err
+	}
+	return refuse("400", "invalid type '%s' for arg '%s'", amqp091.TypeName(value), name)
 }
 
 // isMissing says whether an error is that something does not exist.
@@ -566,7 +575,7 @@ func (r *request) showQueue(name, status string) error {
 
 func (r *request) declareExchange(name string) error {
 	d := topology.ExchangeDecl{Name: message.ExchangeName(name), Type: routing.Direct, Durable: true}
-	err := r.fields("exchange property", func(key string, v amqp10.Value) bool {
+	err := r.fields("exchange property", func(key string, v amqp10.Value) (bool, error) {
 		switch key {
 		case "durable":
 			return setBool(&d.Durable, v)
@@ -579,7 +588,7 @@ func (r *request) declareExchange(name string) error {
 		case "arguments":
 			return setArguments(&d.Arguments, v)
 		}
-		return false
+		return false, nil
 	})
 	switch {
 	case err != nil:
@@ -595,7 +604,7 @@ func (r *request) declareExchange(name string) error {
 	switch {
 	case !errors.As(err, &e):
 	case e.Kind == topology.PreconditionFailed && e.Fault != topology.Differs: // a type, or an alternate exchange, that cannot be
-		text, _, _ := strings.Cut(strings.Replace(e.Text, "unknown exchange type", "invalid exchange type", 1), " in exchange ")
+		text, _, _ := strings.Cut(e.Text, " in exchange ")
 		err = refuse("400", "%s", text)
 	case e.Kind == topology.AccessRefused && e.Fault != topology.Denied: // the exchange does not exist, and cannot be made
 		err = cmp.Or(r.notReserved(topology.ExchangeResource, name), err)
@@ -605,7 +614,7 @@ func (r *request) declareExchange(name string) error {
 
 func (r *request) bind() error {
 	d := topology.BindingDecl{DestinationKind: topology.QueueResource}
-	err := r.fields("binding field", func(key string, v amqp10.Value) bool {
+	err := r.fields("binding field", func(key string, v amqp10.Value) (bool, error) {
 		switch key {
 		case "source":
 			return setText(&d.Source, v)
@@ -619,7 +628,7 @@ func (r *request) bind() error {
 		case "arguments":
 			return setArguments(&d.Arguments, v)
 		}
-		return false
+		return false, nil
 	})
 	if err != nil {
 		return err
@@ -667,7 +676,7 @@ func (r *request) unbind(segment string) error {
 		key, value, _ := strings.Cut(part, "=")
 		text, ok := unescape(value)
 		switch {
-		case !ok:
+		case !ok || strings.ContainsFunc(value, notQuoted):
 			return bad
 		case i == 0 && key == "src":
 			d.Source = message.ExchangeName(text)
@@ -699,15 +708,20 @@ func (r *request) unbind(segment string) error {
 	return r.done(nil) // there is none
 }
 
+// notQuoted says that a location has another character for this one.
+func notQuoted(r rune) bool { return r >= utf8.RuneSelf || r != '%' && !isUnreserved(byte(r)) }
+
 // listBindings lists the bindings with a key between two ends.
 func (r *request) listBindings() error {
-	d := topology.BindingDecl{Source: message.ExchangeName(r.query.Get("src")), DestinationKind: topology.QueueResource, Destination: r.query.Get("dstq")}
-	switch {
-	case r.query.Has("dste"):
-		d.DestinationKind, d.Destination = topology.ExchangeResource, r.query.Get("dste")
-	case !r.query.Has("dstq"):
+	source, _ := r.query["src"].(string)
+	d := topology.BindingDecl{Source: message.ExchangeName(source), DestinationKind: topology.QueueResource}
+	destination, ok := r.query["dste"]
+	if ok {
+		d.DestinationKind = topology.ExchangeResource
+	} else if destination, ok = r.query["dstq"]; !ok {
 		return refuse("400", "missing 'dste' or 'dstq' in query: %s", printedQuery(r.query))
 	}
+	d.Destination, _ = destination.(string)
 	if err := r.notDefault(&d); err != nil {
 		return err
 	}
@@ -715,21 +729,24 @@ func (r *request) listBindings() error {
 	if err != nil {
 		return err
 	}
-	kind := "q"
-	destination := "destination_queue"
+	kind, field := "q", "destination_queue"
 	if d.DestinationKind == topology.ExchangeResource {
-		kind, destination = "e", "destination_exchange"
+		kind, field = "e", "destination_exchange"
+	}
+	key, keyed := r.query["key"]
+	if !keyed {
+		key = "" // RabbitMQ fails
 	}
 	b, start := amqp10.BeginList(nil)
 	n := 0
 	for i := range list {
-		if string(list[i].Key) != r.query.Get("key") {
+		if key != any(string(list[i].Key)) {
 			continue
 		}
 		var entry int
 		b, entry = amqp10.BeginMap(b)
 		b = amqp10.AppendString(amqp10.AppendString(b, "source"), string(d.Source))
-		b = amqp10.AppendString(amqp10.AppendString(b, destination), d.Destination)
+		b = amqp10.AppendString(amqp10.AppendString(b, field), d.Destination)
 		b = amqp10.AppendString(amqp10.AppendString(b, "binding_key"), string(list[i].Key))
 		b = appendTable(amqp10.AppendString(b, "arguments"), list[i].Arguments)
 		b = amqp10.AppendString(amqp10.AppendString(b, "location"), location(string(d.Source), kind, d.Destination, &list[i]))
@@ -744,10 +761,10 @@ func (r *request) listBindings() error {
 }
 
 // printedQuery is a query as RabbitMQ prints it behind the text above: on a line each if one is too short.
-func printedQuery(q url.Values) string {
+func printedQuery(q map[string]any) string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(q)) {
-		list = append(list, erlterm.Format(key)+" => "+erlterm.Format(q.Get(key)))
+		list = append(list, erlterm.Format(key)+" => "+erlterm.Format(q[key]))
 	}
 	const column = len("missing 'dste' or 'dstq' in query: ") + len("#{")
 	line := strings.Join(list, ",")
@@ -866,10 +883,22 @@ func signed(t amqp10.Type, n int64) any {
 
 // appendTable appends arguments as a map. What AMQP 1.0 has no type for is left out.
 func appendTable(dst []byte, t amqp091.Table) []byte {
+	return appendMap(dst, t, amqp10.AppendString[string])
+}
+
+// appendKey appends a key of a table within arguments: a symbol, or a string if it cannot be one.
+func appendKey(dst []byte, key string) []byte {
+	if strings.ContainsFunc(key, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return amqp10.AppendString(dst, key)
+	}
+	return amqp10.AppendSymbol(dst, key)
+}
+
+func appendMap(dst []byte, t amqp091.Table, appendKey func(dst []byte, key string) []byte) []byte {
 	dst, start := amqp10.BeginMap(dst)
 	n := 0
 	for i := range t {
-		if out, ok := appendArgument(amqp10.AppendString(dst, t[i].Key), t[i].Value); ok {
+		if out, ok := appendArgument(appendKey(dst, t[i].Key), t[i].Value); ok {
 			dst = out
 			n += 2
 		}
@@ -907,8 +936,8 @@ func appendArgument(dst []byte, v any) ([]byte, bool) {
 		return amqp10.AppendFloat(dst, v), true
 	case float64:
 		return amqp10.AppendDouble(dst, v), true
-	case amqp091.Table:
-		return appendTable(dst, v), true
+	case amqp091.Table: // within others, keys are symbols
+		return appendMap(dst, v, appendKey), true
 	case amqp091.Array:
 		dst, start := amqp10.BeginList(dst)
 		n := 0
