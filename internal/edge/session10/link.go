@@ -2,6 +2,7 @@ package session10
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -324,12 +325,20 @@ func (s *session) detach(d *amqp10.Detach) error {
 		}
 	case k != nil:
 		c.flushOps() // what it has settled does not go back
-		c.link.Cancel(k.q, &k.Consumer, nil)
+		alone := k.q.Config().SingleActive
+		if alone { // the next one begins with what this one has not settled: it gets no more, but is the active one until that is back
+			_, _, _ = c.link.Grant(k.q, &k.Consumer, math.MinInt32, false)
+		} else {
+			c.link.Cancel(k.q, &k.Consumer, nil)
+		}
 		if !s.endConsumer(k, true) {
 			return nil // its queue was deleted at the same time
 		}
 		s.forget(k, func(u *unsettled) { c.addOp(k.detached(u.id), opOwner{}) })
 		c.flushOps()
+		if alone {
+			c.link.Cancel(k.q, &k.Consumer, nil)
+		}
 		s.letGo(k)
 		c.link.NotifyConsumerGone(k.q, k.Tag, s.number, true)
 		s.dropTemporary(k.made)

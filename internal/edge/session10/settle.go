@@ -67,7 +67,7 @@ func (s *session) disposition(d *amqp10.Disposition) error {
 		}
 	}
 	if !d.Settled {
-		c.putFrame(s.number, &amqp10.Disposition{Role: amqp10.RoleSender, First: d.First, Last: d.Last, Settled: true, State: d.State})
+		c.putFrame(s.number, &amqp10.Disposition{Role: amqp10.RoleSender, First: d.First, Last: d.Last, Settled: true, State: d.State, Batchable: d.Batchable})
 	}
 	return nil
 }
