@@ -57,7 +57,8 @@ const (
 	readSize    = 8 << 10   // of an idle connection's buffer, in bytes
 	maxReadSize = 256 << 10 // of a busy one's
 	idleReads   = 8         // a connection is no longer busy after so many small reads in a row
-	// politeReads is after how many reads others are let in: those of small records of TLS, or small frames of WebSocket, fill no buffer.
+	// politeReads is after how many reads others are let in where something else is spoken below: a read of small records of TLS, or of
+	// small frames of WebSocket, fills no buffer, though more is there.
 	politeReads = 16
 
 	// strangerReadSize is the size of the buffer before the login. It grows up to the largest frame that the protocol allows there.
@@ -118,7 +119,7 @@ func (s *Socket) Fill(loggedIn bool) (n int, err error) {
 	if len(s.in) == cap(s.in) {
 		s.enlarge(2 * cap(s.in))
 	}
-	if s.reads++; s.flooded || s.reads%politeReads == 0 {
+	if s.reads++; s.flooded || s.raw == nil && s.reads%politeReads == 0 {
 		runtime.Gosched() // reads that do not block let others in after 10 ms only
 	}
 	n, err = s.Conn.Read(s.in[len(s.in):cap(s.in)])
