@@ -310,27 +310,10 @@ func TestSlowReadersAtDoors10(t *testing.T) {
 	}
 }
 
-// full waits until a queue has all its messages again.
+// full waits until a queue has all its messages again, and nobody consumes.
 func full(t *testing.T, queue string, messages int) {
 	t.Helper()
-	conn := dial(t)
-	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		got, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Messages == messages && got.Consumers == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has %d messages and %d consumers, want %d and 0", queue, got.Messages, got.Consumers, messages)
-		}
-	}
+	until(t, queue, func(q amqp.Queue) bool { return q.Messages == messages && q.Consumers == 0 })
 }
 
 // A connection that is cut in any state leaves nothing behind, and what it had goes back.

@@ -43,18 +43,7 @@ func filled(t *testing.T, name string, arguments amqp.Table, messages, size int)
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if q.Messages == messages {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d messages are in the queue", q.Messages, messages)
-		}
-	}
+	until(t, name, func(q amqp.Queue) bool { return q.Messages == messages })
 }
 
 // A connection has as many sessions and links as it may have, and each costs little, whatever the client says of it.
@@ -333,22 +322,28 @@ func TestLargeMessagesInAClosedWindow10(t *testing.T) {
 // empty waits until all messages of a queue are on their way to a client.
 func empty(t *testing.T, queue string) {
 	t.Helper()
+	until(t, queue, func(q amqp.Queue) bool { return q.Messages == 0 })
+}
+
+// until waits until a queue is as it should be.
+func until(t *testing.T, queue string, is func(amqp.Queue) bool) {
+	t.Helper()
 	conn := dial(t)
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if q.Messages == 0 {
+		if is(q) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d messages are in the queue still", q.Messages)
+			t.Fatalf("%s has %d messages and %d consumers", queue, q.Messages, q.Consumers)
 		}
 	}
 }

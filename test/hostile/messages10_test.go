@@ -214,24 +214,7 @@ func TestCredit10(t *testing.T) {
 				c.flood(many(client10.Frames(nil, 0, b)), 2*time.Second)
 				return func() { _ = c.Close() }
 			})
-			conn := dial(t)
-			defer func() { _ = conn.Close() }()
-			ch, err := conn.Channel()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-				q, err := ch.QueueDeclarePassive("q", true, false, false, false, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if q.Messages == count {
-					return
-				}
-				if time.Now().After(deadline) {
-					t.Fatalf("%d of %d messages are back", q.Messages, count)
-				}
-			}
+			until(t, "q", func(q amqp.Queue) bool { return q.Messages == count })
 		})
 	}
 }
