@@ -16,6 +16,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -555,9 +556,9 @@ func TestTooManyGroupsAreOne(t *testing.T) {
 
 func FuzzReadNote(f *testing.F) {
 	k := groupKey{"/", 7}
-	f.Add(k.record()[1:], []byte(`{"state":"new"}`))
+	f.Add(k.record()[len(datadir.RecordPrefix):], []byte(`{"state":"new"}`))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
-		if k, _, err := readNote(key, value); err == nil && string(k.record()[1:]) != string(key) {
+		if k, _, err := readNote(key, value); err == nil && string(k.record()[len(datadir.RecordPrefix):]) != string(key) {
 			t.Errorf("%q is read as %+v", key, k)
 		}
 	})
