@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,18 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
-
-// program is the program with arguments. It ends with the test at the latest.
-func program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	c := exec.CommandContext(ctx, os.Args[0], args...)
-	c.Env = append(os.Environ(), asProgram+"=1")
-	return c
-}
 
 // stop_app and start_app stop and start the broker of a process, which ends on a signal whatever the broker does.
 func TestStopAppAndStartApp(t *testing.T) {

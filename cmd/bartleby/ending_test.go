@@ -26,6 +26,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// program is the program with arguments. It ends with the test at the latest.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, os.Args[0], args...)
+	c.Env = append(os.Environ(), asProgram+"=1")
+	return c
+}
+
 // A signal that comes while the node starts is heeded: the log says so at once, the node ends
 // when it has started, and for a second signal right then.
 func TestSignalsWhileTheNodeStarts(t *testing.T) {
@@ -36,11 +46,8 @@ func TestSignalsWhileTheNodeStarts(t *testing.T) {
 			if err := syscall.Mkfifo(definitions, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // of a program that does not end
-			defer cancel()
-			c := exec.CommandContext(ctx, os.Args[0], "server", "--data-dir", filepath.Join(dir, "data"), "--definitions", definitions,
+			c := program(t, "server", "--data-dir", filepath.Join(dir, "data"), "--definitions", definitions,
 				"--amqp", "127.0.0.1:0", "--http", "", "--prometheus", "")
-			c.Env = append(os.Environ(), asProgram+"=1")
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

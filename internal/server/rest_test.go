@@ -50,22 +50,7 @@ func TestAnApplicationStopsAndStartsAgain(t *testing.T) {
 	rest := make(chan struct{}, 2)
 	o.OnStopApp = func() { rest <- struct{}{} }
 	s := mustStart(t, o)
-	c := dial(t, s, "guest:guest")
-	closed := c.NotifyClose(make(chan *amqp.Error, 1))
-	ch, err := c.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
-	confirm, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("m")})
-	if err != nil || !confirm.Wait() {
-		t.Fatalf("not confirmed: %v", err)
-	}
+	closed := leaveMessage(t, s)
 	if status, text := ask(t, dir, "POST", "control/start-app", "{}"); status != http.StatusNoContent {
 		t.Errorf("the start of one that runs is answered %d %s", status, text)
 	}
@@ -138,13 +123,7 @@ func TestAnApplicationStopsAndStartsAgain(t *testing.T) {
 	if s, err = stopped.Start(o); err != nil {
 		t.Fatal(err)
 	}
-	c = dial(t, s, "guest:guest")
-	if ch, err = c.Channel(); err != nil {
-		t.Fatal(err)
-	}
-	if d, ok, err := ch.Get("q", true); err != nil || !ok || string(d.Body) != "m" {
-		t.Errorf("after the start: %q, %v, %v; want the message", d.Body, ok, err)
-	}
+	findMessage(t, s)
 
 	// It may end while it is stopped, and others may have the directory then.
 	if stopped, err = s.StopApp(); err != nil {

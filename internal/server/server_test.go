@@ -96,8 +96,22 @@ func TestStartStopStart(t *testing.T) {
 	if !strings.Contains(log.String(), "Server startup complete") {
 		t.Errorf("the log does not say that the start is complete: %s", log)
 	}
+	closed := leaveMessage(t, s)
+	mustStop(t, s)
+	if e := <-closed; e == nil || e.Code != 320 || !strings.Contains(e.Reason, "broker forced connection closure with reason 'shutdown'") {
+		t.Errorf("the client was told %v, want 320 (BR-4.10)", e)
+	}
+
+	s = mustStart(t, o)
+	defer mustStop(t, s)
+	findMessage(t, s)
+}
+
+// leaveMessage puts a durable message into a queue, and returns what its client is told when the node closes the connection.
+func leaveMessage(t *testing.T, s *Server) (closed <-chan *amqp.Error) {
+	t.Helper()
 	c := dial(t, s, "guest:guest")
-	closed := c.NotifyClose(make(chan *amqp.Error, 1))
+	closed = c.NotifyClose(make(chan *amqp.Error, 1))
 	ch, err := c.Channel()
 	if err != nil {
 		t.Fatal(err)
@@ -112,16 +126,16 @@ func TestStartStopStart(t *testing.T) {
 	if err != nil || !confirm.Wait() {
 		t.Fatal("not confirmed: ", err)
 	}
-	mustStop(t, s)
-	if e := <-closed; e == nil || e.Code != 320 || !strings.Contains(e.Reason, "broker forced connection closure with reason 'shutdown'") {
-		t.Errorf("the client was told %v, want 320 (BR-4.10)", e)
-	}
+	return closed
+}
 
-	s = mustStart(t, o)
-	defer mustStop(t, s)
-	c = dial(t, s, "guest:guest")
+// findMessage takes the message that leaveMessage has left.
+func findMessage(t *testing.T, s *Server) {
+	t.Helper()
+	c := dial(t, s, "guest:guest")
 	defer func() { _ = c.Close() }()
-	if ch, err = c.Channel(); err != nil {
+	ch, err := c.Channel()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if d, ok, err := ch.Get("q", true); err != nil || !ok || string(d.Body) != "m" {

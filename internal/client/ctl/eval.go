@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // There is no Erlang VM here, so eval runs no Erlang code. But the test suites of RabbitMQ's clients, and many runbooks, ask a node
@@ -227,7 +228,7 @@ func (p *expression) while(so func(r rune) bool) (taken string) {
 
 func (p *expression) term(depth int) any {
 	p.blank()
-	switch r, _ := first(p.rest); {
+	switch r := first(p.rest); {
 	case depth > maxTerms || p.rest == "":
 	case p.take("{"):
 		return tuple(p.list("}", depth))
@@ -256,11 +257,10 @@ func (p *expression) term(depth int) any {
 	return nil
 }
 
-func first(s string) (rune, bool) {
-	for _, r := range s {
-		return r, true
-	}
-	return 0, false
+// first is the first character of a text, RuneError of an empty one.
+func first(s string) rune {
+	r, _ := utf8.DecodeRuneInString(s)
+	return r
 }
 
 // name takes an atom, with quotes or without.
