@@ -1,8 +1,7 @@
 package auth
 
 import (
-	"regexp"
-
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 )
@@ -19,7 +18,7 @@ type Grants struct {
 	// The last expression with {client_id} and its compiled form for this client. A message may have any number of keys,
 	// and all are checked with the topology locked.
 	open     string
-	compiled *regexp.Regexp
+	compiled *expression.Name
 }
 
 // Grants resolves the permissions of a user in a virtual host. Without permissions the virtual host itself is refused

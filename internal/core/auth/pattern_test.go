@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
 )
 
@@ -80,36 +79,5 @@ func TestBR_3_5_ExpressionsWithAClientIDAreCompiledOnce(t *testing.T) {
 	if allowed(topology.Write, "other", "client.1.a") || !allowed(topology.Write, "other", "client.1") ||
 		allowed(topology.Write, "large", "client.1") || !allowed(topology.Write, "t", "client.1.a") || !allowed(topology.Read, "t", "r") {
 		t.Error("the expression of another exchange answers")
-	}
-}
-
-// What was stored before expressions were bounded is read, and means what it meant.
-func TestLargeExpressionsThatAreStoredAreRead(t *testing.T) {
-	large := strings.Repeat("a{1000}", 6)
-	u := New()
-	if _, err := u.PutUser("u", PasswordHash{}, nil); err != nil {
-		t.Fatal(err)
-	}
-	u.log.Put(permissionKey(grantName{"v", "u"}), permissionRecord{recordVersion, "v", "u", large, large, ".*"})
-	stored := map[string][]byte{}
-	for k, v := range mutation.All(u.TakeChanges()) {
-		stored[string(k)] = v
-	}
-	back, err := Load(func(yield func(k, v []byte) bool) {
-		for k, v := range stored {
-			if !yield([]byte(k), v) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g, err := back.Grants("u", "v", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Check(topology.Write, topology.Resource{VHost: "v", Kind: topology.QueueResource, Name: strings.Repeat("a", 6000)}); err != nil {
-		t.Error(err)
 	}
 }

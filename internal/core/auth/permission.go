@@ -2,9 +2,9 @@ package auth
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 )
@@ -17,16 +17,16 @@ type Permission struct {
 	Write     string
 	Read      string
 
-	patterns [3]*regexp.Regexp // by topology.Access; nil denies
+	patterns [3]*expression.Name // by topology.Access; nil denies
 }
 
 // compile compiles an expression as RabbitMQ does: it may match anywhere in the name; an empty one matches no name; a broken
 // one denies everything (BR-3.2).
-func compile(expression string) *regexp.Regexp {
-	if expression == "" {
-		expression = "^$"
+func compile(text string) *expression.Name {
+	if text == "" {
+		text = "^$"
 	}
-	re, err := regexp.Compile(expression)
+	re, err := expression.CompileName(text)
 	if err != nil {
 		return nil
 	}
@@ -34,9 +34,9 @@ func compile(expression string) *regexp.Regexp {
 }
 
 // checkSizes refuses expressions that are too large. It is not called for stored ones.
-func checkSizes(expressions ...string) error {
-	for _, expression := range expressions {
-		if err := topology.CheckPatternSize(expression); err != nil {
+func checkSizes(texts ...string) error {
+	for _, text := range texts {
+		if err := expression.CheckSize(text); err != nil {
 			return topology.Refuse(topology.Invalid, "%s", err)
 		}
 	}
@@ -62,7 +62,7 @@ func (u *Users) PutPermission(p Permission) (created bool, err error) {
 }
 
 func (u *Users) addPermission(p Permission) {
-	p.patterns = [...]*regexp.Regexp{
+	p.patterns = [...]*expression.Name{
 		topology.Configure: compile(p.Configure), topology.Write: compile(p.Write), topology.Read: compile(p.Read),
 	}
 	u.permissions[grantName{p.VHost, p.User}] = &p

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 )
@@ -25,35 +26,31 @@ type TopicPermission struct {
 
 // topicPattern is an expression, compiled unless it depends on the client.
 type topicPattern struct {
-	compiled *regexp.Regexp // nil denies
-	open     string         // the expression, if it contains {client_id}
+	compiled *expression.Name // nil denies
+	open     string           // the expression, if it contains {client_id}
 }
 
 const clientIDVariable = "{client_id}"
 
 // newTopicPattern replaces {username} and {vhost}. Names are escaped, so that they match only themselves.
-func newTopicPattern(expression string, vhost message.VHost, user string) topicPattern {
-	expression = withNames(expression, vhost, user)
-	if strings.Contains(expression, clientIDVariable) {
-		return topicPattern{open: expression}
+func newTopicPattern(text string, vhost message.VHost, user string) topicPattern {
+	text = withNames(text, vhost, user)
+	if strings.Contains(text, clientIDVariable) {
+		return topicPattern{open: text}
 	}
-	return topicPattern{compiled: compile(expression)}
+	return topicPattern{compiled: compile(text)}
 }
 
-func withNames(expression string, vhost message.VHost, user string) string {
-	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(expression)
+func withNames(text string, vhost message.VHost, user string) string {
+	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(text)
 }
 
 // with replaces {client_id}. Without a client id the variable stays and matches nothing sensible.
-func (p topicPattern) with(clientID string) *regexp.Regexp {
+func (p topicPattern) with(clientID string) *expression.Name {
 	if clientID == "" {
 		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
 	}
-	expression := strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID))
-	if topology.CheckPatternSize(expression) != nil {
-		return nil // the client may choose an id of any length
-	}
-	return compile(expression)
+	return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID))) // nil if it is too large: the client may choose an id of any length
 }
 
 // PutTopicPermission sets the keys that a user may use with an exchange. An unknown user is Invalid,
@@ -133,7 +130,7 @@ func SortTopicPermissions(list []TopicPermission) []TopicPermission {
 }
 
 // expression is the client's compiled pattern; nil denies.
-func (g *Grants) expression(p topicPattern) *regexp.Regexp {
+func (g *Grants) expression(p topicPattern) *expression.Name {
 	if p.open == "" {
 		return p.compiled
 	}

@@ -14,6 +14,7 @@ import (
 
 	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
@@ -99,7 +100,7 @@ func NewMask(r MaskRules) (*Mask, error) {
 		m.paths = append(m.paths, path)
 	}
 	for _, text := range r.Patterns {
-		re, err := regexp.Compile(text)
+		re, err := expression.Compile(text)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("patterns: '%s' is no regular expression: %s", text, strings.TrimPrefix(err.Error(), "error parsing regexp: "))

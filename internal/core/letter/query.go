@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/expression"
 )
 
 // QueryError is a filter that cannot be understood.
@@ -125,7 +126,7 @@ func (q *Query) set(name, v string, now int64) (rule string) {
 	case "message_id":
 		q.messageID = &v
 	case "error":
-		q.err, rule = expression(v)
+		q.err, rule = readExpression(v)
 	case "older_than", "newer_than":
 		age, ok := ParseAge(v)
 		if !ok {
@@ -161,11 +162,11 @@ func (q *Query) set(name, v string, now int64) (rule string) {
 	return rule
 }
 
-func expression(v string) (*regexp.Regexp, string) {
+func readExpression(v string) (*regexp.Regexp, string) {
 	if len(v) > maxExpression {
 		return nil, fmt.Sprintf("is too long; a regular expression has at most %d bytes", maxExpression)
 	}
-	re, err := regexp.Compile(v)
+	re, err := expression.Compile(v)
 	if err != nil {
 		return nil, "is no regular expression: " + strings.TrimPrefix(err.Error(), "error parsing regexp: ")
 	}

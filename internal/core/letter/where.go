@@ -80,7 +80,7 @@ func parseCondition(s string) (c condition, rule string) {
 	c.text = value
 	switch c.op {
 	case matches:
-		c.re, rule = expression(value)
+		c.re, rule = readExpression(value)
 	case less, atMost, more, atLeast:
 		n, err := strconv.ParseFloat(value, 64)
 		if err != nil {

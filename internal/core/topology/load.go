@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
 	"strings"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/routing"
@@ -280,7 +280,7 @@ func (l *loader) addPolicy(r policyRecord, operator bool) error {
 	if err != nil {
 		return err
 	}
-	pattern, err := regexp.Compile(r.Pattern)
+	pattern, err := expression.CompileName(r.Pattern)
 	if err != nil {
 		return err
 	}

@@ -202,27 +202,6 @@ func TestLoadRefusesDamage(t *testing.T) {
 	}
 }
 
-// A pattern that was stored before patterns were bounded keeps no node from starting.
-func TestALargePatternThatIsStoredIsRead(t *testing.T) {
-	stored := [][2]string{
-		{"topology/vhost/v", `{"v":1,"name":"v"}`},
-		{"topology/policy/v/p", `{"v":1,"vhost":"v","name":"p","apply-to":"all","pattern":"` + strings.Repeat("a{1000}", 6) + `"}`},
-	}
-	s, err := Load(Options{}, func(yield func(k, v []byte) bool) {
-		for _, r := range stored {
-			if !yield([]byte(r[0]), []byte(r[1])) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, ok := s.VHost("v"); !ok || len(v.RuleSet().Policies(false)) != 1 {
-		t.Error("the policy is not there")
-	}
-}
-
 func TestBR_15_5_ArgumentsFromJSON(t *testing.T) {
 	v, err := ParseJSON([]byte(`{"x-message-ttl":60000,"s":"a","f":1.5,"n":null,"b":true,"l":[1,{"k":"v"}]}`))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/wire/erlterm"
 )
 
@@ -15,7 +16,7 @@ const invalidPattern = "pattern should be regular expression but is invalid: "
 // that PCRE has read (DL-4.3). For syntax that only PCRE knows, such as look-ahead, it uses Go's words: RabbitMQ
 // would accept the pattern.
 func patternComplaint(pattern string, err error) string {
-	if tooLarge := (*PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+	if tooLarge := (*expression.TooLarge)(nil); errors.As(err, &tooLarge) {
 		return "pattern is too large: " + tooLarge.Error()
 	}
 	what, read := "", 0

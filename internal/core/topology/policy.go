@@ -3,9 +3,9 @@ package topology
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 )
 
@@ -21,7 +21,7 @@ type Policy struct {
 	// Operator marks an operator policy, which limits what policies and clients may set.
 	Operator bool
 
-	pattern *regexp.Regexp
+	pattern *expression.Name
 	seq     uint64 // of policies with equal priority the latest wins (DL-4.4)
 }
 

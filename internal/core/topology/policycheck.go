@@ -3,10 +3,10 @@ package topology
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/erlterm"
 )
@@ -120,7 +120,7 @@ type PolicyDecl struct {
 }
 
 // check validates the declaration and compiles its pattern. All complaints are collected, as RabbitMQ does (DL-4.3).
-func (p *PolicyDecl) check(operator, strict bool) (*regexp.Regexp, error) {
+func (p *PolicyDecl) check(operator, strict bool) (*expression.Name, error) {
 	var complaints []string
 	if err := message.CheckName("policy name", p.Name); err != nil {
 		complaints = append(complaints, err.Error())
@@ -131,7 +131,7 @@ func (p *PolicyDecl) check(operator, strict bool) (*regexp.Regexp, error) {
 	if _, ok := number(p.Priority); !ok {
 		complaints = append(complaints, "priority should be a number, actually was "+erlterm.Format(p.Priority))
 	}
-	pattern, err := CompilePattern(p.Pattern)
+	pattern, err := expression.CompileName(p.Pattern)
 	if err != nil {
 		complaints = append(complaints, patternComplaint(p.Pattern, err))
 	}

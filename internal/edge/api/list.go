@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/core/expression"
 )
 
 // list is an answer of many objects, which can be paged, filtered, sorted and reduced to
@@ -168,8 +168,8 @@ func nameFilter(query url.Values) (matches func(string) bool, bad *failure) {
 		if len(want) > maxNameFilter {
 			return nil, &failure{http.StatusBadRequest, "invalid_pagination_parameters", "name filter regex is too long"}
 		}
-		re, err := topology.CompilePattern("(?i)" + want)
-		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+		re, err := expression.CompileName("(?i)" + want)
+		if tooLarge := (*expression.TooLarge)(nil); errors.As(err, &tooLarge) {
 			return nil, badRequest(err.Error())
 		}
 		if err != nil {

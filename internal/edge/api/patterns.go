@@ -3,7 +3,7 @@ package api
 import (
 	"errors"
 
-	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/core/expression"
 )
 
 // patterns reads the regular expressions of a permission, which must be valid.
@@ -17,8 +17,8 @@ func (r *request) patterns(fields map[string]*string) error {
 		if err != nil {
 			return err
 		}
-		_, err = topology.CompilePattern(text)
-		if tooLarge := (*topology.PatternTooLarge)(nil); errors.As(err, &tooLarge) {
+		_, err = expression.CompileName(text)
+		if tooLarge := (*expression.TooLarge)(nil); errors.As(err, &tooLarge) {
 			return badRequest(key + ": " + err.Error())
 		}
 		if err != nil {

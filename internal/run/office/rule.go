@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -270,7 +270,7 @@ type storedRule struct {
 type activeRule struct {
 	storedRule
 	vhost  string
-	queues *regexp.Regexp // nil: all
+	queues *expression.Name // nil: all
 	query  letter.Query
 	conn   *broker.Connection // only the watch uses it
 
@@ -284,7 +284,7 @@ type activeRule struct {
 func (r *storedRule) compile(vhost message.VHost) (a *activeRule, err error) {
 	a = &activeRule{storedRule: *r, vhost: string(vhost)}
 	if r.Queues != "" {
-		if a.queues, err = regexp.Compile(r.Queues); err != nil {
+		if a.queues, err = expression.CompileName(r.Queues); err != nil {
 			return nil, wrongRule(r.Name, "queues '%s' is no regular expression: %v", r.Queues, err)
 		}
 	}

@@ -1,10 +1,10 @@
 package office
 
 import (
-	"regexp"
 	"slices"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
 )
@@ -38,7 +38,7 @@ func (s *Sight) sees(queues string, took names) bool {
 	case s.none || !took.whole():
 		return false
 	}
-	pattern, err := regexp.Compile(queues)
+	pattern, err := expression.CompileName(queues)
 	return err == nil && !slices.ContainsFunc(s.unread, func(q message.QueueName) bool { return pattern.MatchString(string(q)) }) &&
 		!slices.ContainsFunc(took, func(q string) bool { return !s.mayRead(q) })
 }

@@ -1,0 +1,179 @@
+// Package expression compiles the regular expressions that users write: in policies, permissions, searches, masks and
+// rules. Only this package does (TestExpressionsAreCompiledInOnePlace), because an expression is work that its author
+// chooses for others: each byte of what it looks at costs a step for each place in the expression that may be reached.
+//
+// It owns nothing, and looks at no clock: who matches long texts looks at the clock between two of them.
+package expression
+
+import (
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+const (
+	// MaxBytes is how long an expression may be.
+	MaxBytes = 4096
+	// MaxSteps is how many places of an expression may be reached by the same byte of a text, as steps estimates it. 512 of them
+	// take some 5 µs a byte: 1 ms for a name, which has 255 bytes at most.
+	MaxSteps = 512
+)
+
+// TooLarge refuses a valid expression that is too large.
+type TooLarge struct{ what string }
+
+func (e *TooLarge) Error() string { return e.what }
+
+// Compile compiles an expression that texts are searched with. The node may keep it as long as it runs, so its size is
+// limited: the error is a *TooLarge or from package regexp.
+func Compile(text string) (*regexp.Regexp, error) {
+	if err := CheckSize(text); err != nil {
+		return nil, err
+	}
+	return regexp.Compile(text)
+}
+
+// CheckSize refuses an expression that is too large: the error is a *TooLarge. It accepts one that is wrong in other ways.
+func CheckSize(text string) error {
+	if len(text) > MaxBytes {
+		return &TooLarge{fmt.Sprintf("regular expression of %d bytes, %d at most", len(text), MaxBytes)}
+	}
+	ahead, rest, ok := lookAhead(text)
+	if !ok {
+		return checkSteps(text)
+	}
+	if err := checkSteps(ahead); err != nil {
+		return err
+	}
+	return checkSteps(rest)
+}
+
+func checkSteps(text string) error {
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err == nil && steps(parsed) > MaxSteps {
+		return &TooLarge{fmt.Sprintf("regular expression of too many steps, %d at most (a repetition counts as often as it may repeat)", MaxSteps)}
+	}
+	return nil //nolint:nilerr // compiling it reports the error
+}
+
+// Name is an expression that names are matched with: of queues, exchanges, keys. It knows one thing that Go's expressions
+// do not: a look-ahead at the beginning, as in ^(?!amq\.).*, which RabbitMQ's users write for "all but".
+type Name struct {
+	re  *regexp.Regexp
+	not *regexp.Regexp // what the name must not begin with; nil: anything goes
+}
+
+// CompileName compiles an expression that names are matched with. Its errors are those of Compile.
+func CompileName(text string) (*Name, error) {
+	if err := CheckSize(text); err != nil {
+		return nil, err
+	}
+	if ahead, rest, ok := lookAhead(text); ok {
+		not, err := regexp.Compile(ahead)
+		if err != nil {
+			return nil, err
+		}
+		re, err := regexp.Compile(rest)
+		return &Name{re, not}, err
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	return &Name{re: re}, nil
+}
+
+// MatchString says whether the expression matches, anywhere in the name unless it is anchored.
+func (n *Name) MatchString(name string) bool {
+	return (n.not == nil || !n.not.MatchString(name)) && n.re.MatchString(name)
+}
+
+// lookAhead splits ^(?!AHEAD)REST into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,
+// since both begin where the name begins. It takes no REST with a choice outside of parentheses, of which the look-ahead would
+// be a part of one alternative only, and no quoting by \Q, which hides parentheses.
+func lookAhead(text string) (ahead, rest string, ok bool) {
+	const begin = "^(?!"
+	after, ok := strings.CutPrefix(text, begin)
+	if !ok || strings.Contains(text, `\Q`) {
+		return "", "", false
+	}
+	end, depth := -1, 1
+	class, classAt := false, 0
+	for i := 0; i < len(after); i++ {
+		switch c := after[i]; {
+		case c == '\\':
+			i++
+		case class:
+			// The first sign of a class is of it, also if it is a bracket.
+			class = c != ']' || i == classAt+1 || i == classAt+2 && after[classAt+1] == '^'
+		case c == '[':
+			class, classAt = true, i
+		case c == '(':
+			depth++
+		case c == ')':
+			if depth--; depth == 0 && end < 0 {
+				end = i
+			}
+		case c == '|' && end >= 0 && depth == 0:
+			return "", "", false
+		}
+	}
+	if end < 0 {
+		return "", "", false
+	}
+	return "^(?:" + after[:end] + ")", "^" + after[end+1:], true
+}
+
+// steps estimates how many places of an expression one byte of a text may reach. Repetitions are written out, and
+// the ranges of a class are stored once. It stops soon after MaxSteps.
+//
+// A literal in an anchored expression that has nothing of varying length before it is reached at one byte only: it
+// counts as one place, so that ^(orders|invoices|…)$ may be as long as MaxBytes allows.
+func steps(re *syntax.Regexp) int {
+	ranges := 0
+	// fixed: what re matches begins at one byte only. It returns whether what follows re does too.
+	var count func(re *syntax.Regexp, fixed bool) (n int, after bool)
+	count = func(re *syntax.Regexp, fixed bool) (n int, after bool) {
+		switch re.Op {
+		case syntax.OpBeginText:
+			return 1, true
+		case syntax.OpLiteral:
+			if fixed {
+				return 1, true
+			}
+			return len(re.Rune), false
+		case syntax.OpCharClass:
+			ranges += len(re.Rune) / 16 // a step is as large as so many
+			return 1, fixed
+		case syntax.OpConcat, syntax.OpCapture:
+			n = 1
+			for _, sub := range re.Sub {
+				var m int
+				if m, fixed = count(sub, fixed); n > MaxSteps {
+					return n, false
+				}
+				n += m
+			}
+			return n, fixed
+		case syntax.OpAlternate:
+			// Alternatives are of different lengths as a rule. One byte reaches one place in each.
+			for _, sub := range re.Sub {
+				m, _ := count(sub, fixed)
+				if n += m; n > MaxSteps {
+					break
+				}
+			}
+			return n + 1, false
+		case syntax.OpRepeat, syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
+			n, _ = count(re.Sub[0], fixed && re.Op == syntax.OpQuest)
+			if re.Op == syntax.OpRepeat {
+				n *= max(re.Min, re.Max, 1)
+			}
+			return n + 1, false
+		}
+		return 1, fixed // a sign, or a place in the text
+	}
+	n, _ := count(re, false)
+	return n + ranges
+}
