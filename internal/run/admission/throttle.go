@@ -81,7 +81,7 @@ type Attempt struct {
 // Begin begins a login. The caller checks the password after wait, which is 0 except in a
 // flood. An Attempt ends with one call of Succeeded or Failed, or is dropped.
 func (t *Throttle) Begin(from netip.Addr, user string) (a Attempt, wait time.Duration) {
-	network := networkOf(from)
+	network := NetworkOf(from)
 	user = user[:min(len(user), maxName)]
 	a = Attempt{t, [2]guess{{network, user}, {network, ""}}}
 	t.mu.Lock()
@@ -195,8 +195,8 @@ func (t *Throttle) add(k guess) *failures {
 	return f
 }
 
-// networkOf is the network that counts as one address: an owner of an IPv6 address has a whole network.
-func networkOf(a netip.Addr) netip.Prefix {
+// NetworkOf is the network that counts as one address: an owner of an IPv6 address has a whole network.
+func NetworkOf(a netip.Addr) netip.Prefix {
 	a = a.Unmap().WithZone("")
 	bits := a.BitLen()
 	if a.Is6() {

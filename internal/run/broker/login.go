@@ -282,7 +282,7 @@ func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from
 		return candidate.Known(from.loopback)
 	}
 	// As many at a time as there are processors: each takes memory and time.
-	if !b.hashing.Begin(from.Addr, ctx.Done(), b.life.Done()) {
+	if !b.hashing.Begin(admission.NetworkOf(from.Addr), ctx.Done(), b.life.Done()) {
 		return nil, cmp.Or(ctx.Err(), b.life.Err())
 	}
 	defer b.hashing.End()

@@ -470,7 +470,7 @@ func TestWhoGoesAwayHasNoTurn(t *testing.T) {
 	b := openWith(t, Options{})
 	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id})
 	for range runtime.GOMAXPROCS(0) {
-		if !b.hashing.Begin(netip.Addr{}, nil, nil) {
+		if !b.hashing.Begin(netip.Prefix{}, nil, nil) {
 			t.Fatal("no place")
 		}
 	}

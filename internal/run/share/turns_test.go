@@ -1,4 +1,4 @@
-package admission
+package share
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 // Who comes behind a hundred of another address waits for one of them.
 func TestAddressesHaveTurns(t *testing.T) {
 	many, few := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32")
-	turns := NewTurns(2)
+	turns := NewTurns[netip.Prefix](2)
 	type waiter struct {
 		from netip.Prefix
 		turn chan struct{}
@@ -58,21 +58,21 @@ func TestAddressesHaveTurns(t *testing.T) {
 
 // Who gives up keeps no place from others, whether it was waiting or has had its turn just then.
 func TestWhoGivesUpKeepsNoPlace(t *testing.T) {
-	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
-	turns := NewTurns(1)
+	a, b := netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("2001:db8::/64")
+	turns := NewTurns[netip.Prefix](1)
 	gone := make(chan struct{})
 	if !turns.Begin(a, gone, nil) {
 		t.Fatal("no place")
 	}
-	behind := turns.enter(networkOf(b))
-	last := turns.enter(networkOf(b))
+	behind := turns.enter(b)
+	last := turns.enter(b)
 	close(gone)
 	if turns.Begin(a, gone, nil) || turns.Begin(b, nil, gone) {
 		t.Error("a place where there is none")
 	}
 	turns.End()
 	<-behind
-	turns.leave(networkOf(b), behind) // its turn came just then
+	turns.leave(b, behind) // its turn came just then
 	<-last
 	turns.End()
 	if turns.free != 1 || len(turns.next)+len(turns.waiting) != 0 {
