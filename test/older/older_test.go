@@ -64,9 +64,7 @@ func TestDataOfOlderReleasesIsOpened(t *testing.T) {
 					t.Fatalf("%v\n%s", err, log)
 				}
 				look(t, n, again)
-				if !strings.HasPrefix(name, withoutDelays) {
-					lookDelayed(t, n)
-				}
+				lookDelayed(t, n)
 				n.Kill()
 			}
 		})
@@ -143,9 +141,6 @@ func text(format string, args ...any) amqp.Publishing {
 
 // large is the body of a message that is too large for a page of anything.
 var large = strings.Repeat("0123456789", 40_000)
-
-// withoutDelays is the release that has no exchanges that delay messages.
-const withoutDelays = "5eaefb7"
 
 // The queues, and what they are declared with.
 var queues = map[string]amqp.Table{

@@ -33,21 +33,6 @@ func TestSealFindsEveryFlippedBit(t *testing.T) {
 	}
 }
 
-// An earlier release has logged transient messages of quorum queues without a check.
-func TestUnsealedTransientRecordIsTaken(t *testing.T) {
-	for _, e := range []Envelope{
-		{Serial: 7, Key: []byte("key"), BodySize: 3, Properties: []byte{0, 0}},
-		{Serial: 7, Exchange: []byte("x"), Properties: []byte{0xb0, 0, 1, 'a', 0, 0, 0, 2, 1, 2, 1}},
-		{Serial: 7, Exchange: []byte("x"), Key: []byte("key")},
-	} {
-		b := make([]byte, e.Size())
-		e.Put(b)
-		if err := Verify(b); Record(b).Sealed() || err != nil {
-			t.Errorf("%v: a transient record without a check must be taken as it is: %v", e, err)
-		}
-	}
-}
-
 // A lost block of a disk reads as zeros. What it has left of a record is no record.
 func TestZerosAreNoRecord(t *testing.T) {
 	if Verify(make([]byte, RecordHead)) == nil {

@@ -126,21 +126,6 @@ func TestEmptyPagesGoTogether(t *testing.T) {
 	}
 }
 
-// A purge that is repeated leaves what was kept and nothing else, however many pages it removes.
-func TestRestorePurgeOfManyPages(t *testing.T) {
-	const pages = 100
-	a := newAway(Unlimited(), 0)
-	a.fill(pages*index.PageSize, func() int64 { return -1 })
-	kept := map[ID]bool{index.MakeID(0, 5): true, index.MakeID(0, 50*index.PageSize): true}
-	a.RestorePurge(func(id ID) bool { return kept[id] })
-	if err := a.Check(); err != nil {
-		t.Fatal(err)
-	}
-	if n := a.Totals().Ready; n != len(kept) {
-		t.Errorf("%d messages are left, want %d", n, len(kept))
-	}
-}
-
 // A page that was put away and has lost all its entries since is in no checkpoint. That holds even if it was put away
 // after the last one and its place is kept for a while.
 func TestWhatIsEmptyAtTheCutIsNotInTheCheckpoint(t *testing.T) {

@@ -174,17 +174,6 @@ func TestBreakerInSnapshots(t *testing.T) {
 			}
 		}
 	}
-
-	plain := New(Config{Type: Quorum}, Unlimited(), &Pages{}, &nobody{}, 0)
-	rest := plain.AppendRest(nil)
-	if last := rest[len(rest)-1]; last != byte(BreakerNone) {
-		t.Fatalf("a rest without a breaker ends with %d", last)
-	}
-	old := append([]byte{1}, rest[1:len(rest)-1]...)
-	m := breaking(Breaker{Deaths: 3, Percent: 50, Window: 6000}, &nobody{})
-	if left, err := m.RestoreRest(old, func(*Consumer) {}); err != nil || len(left) != 0 || m.Breaker(0).State != BreakerClosed {
-		t.Errorf("version 1: %v, %d bytes are left, the breaker is %+v", err, len(left), m.Breaker(0))
-	}
 }
 
 // A record that cannot be read ends a try: the next delivery tries at the next tick, which is due at once.

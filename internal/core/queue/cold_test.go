@@ -224,7 +224,7 @@ func (p *pair) save(t *rapid.T) {
 func (p *pair) restoreFrom(t *rapid.T, version uint32) {
 	sink := &restored{}
 	was := p.cold.asOf(version)
-	m := New(p.m.config, p.m.settings, &Pages{Pages: index.Pages{Hot: 1, Hash: was.Bytes}}, sink, p.now)
+	m := New(p.m.config, p.m.settings, &Pages{Hot: 1, Hash: was.Bytes}, sink, p.now)
 	if err := was.restore(m, version); err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func (s *shelf) deltaFor(copy index.PageID) (found uint32, err error) {
 
 // summedUp is what StateHash must be.
 func summedUp(m *Machine) uint64 {
-	sum := New(m.config, m.settings, &Pages{Pages: index.Pages{Hash: m.pages.Hash}}, &nobody{}, 1)
+	sum := New(m.config, m.settings, &Pages{Hash: m.pages.Hash}, &nobody{}, 1)
 	m.Browse(Cursor{}, math.MaxInt, func(v View) bool {
 		if v.Logged {
 			sum.Enter(v.ID.Lane(), v.ID.Seq(), &Content{Size: v.Size, History: v.History, Logged: true}, 0)

@@ -98,7 +98,6 @@ type consumers struct {
 	parties map[Gate]*party
 	shut    []*party // the parties whose gate is shut and that have a consumer waiting; in no order
 	of      *Machine
-	pages   *Pages    // which rules of earlier releases are in force
 	single  bool      // BR-9.5
 	active  *Consumer // with single: the consumer that gets messages
 	quorum  bool
@@ -253,7 +252,7 @@ func (cs *consumers) choose() {
 	best := cs.best()
 	switch a := cs.active; {
 	case best == nil:
-	case a == nil, a.stale > 0 && !cs.pages.StaleActive,
+	case a == nil, a.stale > 0,
 		cs.quorum && best.Priority > a.Priority && a.out == 0:
 		cs.activate(best)
 	}
@@ -273,14 +272,14 @@ func (cs *consumers) activate(c *Consumer) {
 
 // suspend tells the active consumer that it is none for now: its deliveries have timed out, and no other can take its place.
 func (cs *consumers) suspend() {
-	if a := cs.active; cs.quorum && a != nil && a.stale > 0 && !cs.pages.StaleActive {
+	if a := cs.active; cs.quorum && a != nil && a.stale > 0 {
 		cs.of.sink.Active(a, false, 0)
 	}
 }
 
 // resume ends suspend: the consumer has settled what had timed out.
 func (cs *consumers) resume(c *Consumer) {
-	if cs.quorum && cs.active == c && !cs.pages.StaleActive {
+	if cs.quorum && cs.active == c {
 		cs.of.sink.Active(c, true, cs.of.Available(c))
 	}
 }
@@ -301,7 +300,7 @@ func (cs *consumers) best() *Consumer {
 // candidates; without, the consumers that are able.
 func (cs *consumers) belongs(c *Consumer) bool {
 	if cs.single {
-		return c.stale == 0 || cs.pages.StaleActive
+		return c.stale == 0
 	}
 	return c.able()
 }
@@ -422,7 +421,7 @@ func (cs *consumers) credited(c *Consumer) {
 		cs.stepBack(c)
 	}
 	cs.awake(c)
-	if c == cs.active && c.out == 0 && !cs.pages.LateActive {
+	if c == cs.active && c.out == 0 {
 		cs.choose()
 	}
 }
@@ -434,7 +433,7 @@ func (cs *consumers) awake(c *Consumer) {
 		return
 	case c.spot == 0:
 		cs.enter(c)
-	case !cs.single || cs.pages.StaleActive:
+	case !cs.single:
 		return
 	}
 	cs.relieve() // even if it was in line before: after a restart all are

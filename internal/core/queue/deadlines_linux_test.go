@@ -37,7 +37,7 @@ func BenchmarkDeadlines(b *testing.B) {
 				var before, after runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&before)
-				pages := &Pages{Pages: index.Pages{Hot: index.HotPages}}
+				pages := &Pages{Hot: index.HotPages}
 				settings := Unlimited()
 				settings.DeadLetter = true
 				m := New(Config{MaxPriority: -1}, settings, pages, &nobody{}, 1)

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"math"
-
 	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/queue/index"
 )
@@ -106,9 +104,6 @@ func (m *Machine) Get(now int64, noAck bool) (d Delivery, ok bool) {
 func (m *Machine) GetFor(now int64, c *Consumer, noAck bool) (d Delivery, ok, again bool) {
 	m.lastUse = now
 	limit := sliceLimit
-	if m.pages.AllHeads {
-		limit = math.MaxInt
-	}
 	more := m.expire(now, limit)
 	id, p, ok := m.First()
 	for ; ok && m.Moment(p) != 0 && m.Moment(p) <= now; id, p, ok = m.First() {

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"bytes"
 	"testing"
 
 	"bartleby.mq/internal/core/message"
@@ -47,30 +46,13 @@ func TestWhatHistoriesHaveInCommonStandsOnce(t *testing.T) {
 	}
 }
 
-// A page of the previous version, with whole histories, is read.
-func TestAPageOfVersion1IsRead(t *testing.T) {
-	const history message.Ref = 300 // a history with no shared part
-	s, page := encoded(t, 1, func(int) message.Ref { return history })
-	own := s.Bytes(history)
-	tail := append([]byte{1, 0, byte(len(own))}, own...) // the first history, nothing in common, its bytes
-	if page[0] != 2 || !bytes.HasSuffix(page, tail) {
-		t.Fatalf("the page is %x", page)
-	}
-	old := append(bytes.Clone(page[:len(page)-len(tail)]), tail[0])
-	old = append(old, tail[2:]...)
-	old[0] = 1
-	for id, p := range s.pages {
-		s.pages[id] = shelved{old, p.summary}
-	}
-	back := New(Config{Type: Classic, Durable: true}, Unlimited(), &Pages{}, &restored{}, 1)
-	if err := s.restore(back, 1); err != nil {
-		t.Fatal(err)
-	}
-	if all := browse(back, 1); len(all) != 1 || all[0].History != history {
-		t.Errorf("it has %+v", all)
-	}
-	page[0] = 3
-	if err := index.CheckPage(page); err == nil {
-		t.Error("a page of a version to come is read")
+// A page of another version is refused.
+func TestAPageOfAnotherVersionIsRefused(t *testing.T) {
+	_, page := encoded(t, 1, func(int) message.Ref { return 300 })
+	for _, version := range []byte{0, 2} {
+		page[0] = version
+		if err := index.CheckPage(page); err == nil {
+			t.Errorf("a page of version %d is read", version)
+		}
 	}
 }

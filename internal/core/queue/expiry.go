@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"math"
-
 	"bartleby.mq/internal/core/queue/index"
 )
 
@@ -108,9 +106,6 @@ func (m *Machine) expireHeads(now int64) {
 	}
 	if m.config.Type != Quorum {
 		return
-	}
-	if m.pages.AllHeads {
-		limit = math.MaxInt
 	}
 	for level := range m.Terms.Levels {
 		for ; limit > 0 && m.ReadyIn(level) > 0; limit-- {

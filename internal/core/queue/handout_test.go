@@ -32,7 +32,7 @@ func newHanded(quorum bool) (*handed, *Consumer) {
 	} else {
 		settings.Rules.Profile = deadletter.ApsaraMQ
 	}
-	h := &handed{&away{pages: &Pages{Pages: index.Pages{Hot: 1, Log: log}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
+	h := &handed{&away{pages: &Pages{Hot: 1, Log: log}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}, map[ID]message.Ref{}}
 	h.Machine = New(config, settings, h.pages, h, h.now)
 	h.SetCold(h.cold)
 	h.pages.Begin(1)

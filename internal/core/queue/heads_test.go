@@ -3,22 +3,19 @@ package queue
 import "testing"
 
 // DL-8.4: in strict mode the expired heads of a queue die a slice at a time, so that nobody waits for all of them,
-// and the rest is due at once. By the rule of earlier releases, all of a quorum queue die.
+// and the rest is due at once.
 func TestDL_8_4_ExpiredHeadsDieInSlices(t *testing.T) {
 	const n = 3*sliceLimit + 10
 	for _, c := range []struct {
 		name   string
 		config Config
-		all    bool
 		slices []int
 	}{
-		{"classic", Config{Type: Classic, Strict: true, MaxPriority: -1}, false, []int{sliceLimit, sliceLimit, sliceLimit, 10}},
-		{"quorum", Config{Type: Quorum, Strict: true, MaxPriority: -1}, false, []int{sliceLimit, sliceLimit, sliceLimit, 10}},
-		{"quorum, before", Config{Type: Quorum, Strict: true, MaxPriority: -1}, true, []int{n}},
+		{"classic", Config{Type: Classic, Strict: true, MaxPriority: -1}, []int{sliceLimit, sliceLimit, sliceLimit, 10}},
+		{"quorum", Config{Type: Quorum, Strict: true, MaxPriority: -1}, []int{sliceLimit, sliceLimit, sliceLimit, 10}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := newAway(Unlimited(), 1)
-			a.pages.AllHeads = c.all
 			a.Machine = New(c.config, Unlimited(), a.pages, a, a.now)
 			a.fill(n, func() int64 { return 1000 })
 			a.now += 2000

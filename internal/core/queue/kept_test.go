@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/deadletter"
-	"bartleby.mq/internal/core/queue/index"
 )
 
 // A checkpoint may meet a death before it is routed. A crash undoes such a death, because the journal does not have
@@ -39,7 +38,7 @@ func TestWhatACheckpointMeetsDyingDiesAgain(t *testing.T) {
 			settings := Unlimited()
 			settings.DeadLetter, settings.Rules, settings.DeliveryLimit, settings.TTL = true, c.rules, c.limit, c.ttl
 			s := newShelf()
-			m := New(Config{Durable: true, MaxPriority: -1}, settings, &Pages{Pages: index.Pages{Hash: s.Bytes}}, &restored{}, today)
+			m := New(Config{Durable: true, MaxPriority: -1}, settings, &Pages{Hash: s.Bytes}, &restored{}, today)
 			m.SetCold(s)
 			m.pages.Begin(1)
 			by := &Consumer{Tag: "c"}

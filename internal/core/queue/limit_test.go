@@ -17,7 +17,7 @@ func TestDL_10_8_LargeLimitDoesNotRefuseForEver(t *testing.T) {
 			s := Unlimited()
 			s.Overflow = RejectPublish
 			limited(&s)
-			m := New(Config{Type: Quorum, Strict: true, MaxPriority: -1, Durable: true}, s, &Pages{Pages: index.Pages{Log: index.Commands}}, &nobody{}, 1)
+			m := New(Config{Type: Quorum, Strict: true, MaxPriority: -1, Durable: true}, s, &Pages{Log: index.Commands}, &nobody{}, 1)
 			enqueue := func() Result {
 				_, r := m.Enqueue(1, &Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: -1})
 				return r

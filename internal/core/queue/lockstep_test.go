@@ -124,7 +124,7 @@ func newLockstep(d draw) *lockstep {
 	x := &lockstep{draw: d, now: 1_700_000_000_000, apsara: d.IntN(3) == 0, long: d.bool(), shelf: newShelf(), count: map[string]int{}}
 	x.config = Config{Type: Quorum, Durable: true, MaxPriority: -1, Strict: d.IntN(3) == 0, SingleActive: d.IntN(3) == 0}
 	x.settings = x.drawSettings()
-	x.plain = x.replica(x.settings, &Pages{Pages: index.Pages{Log: index.Commands, Hot: 16, Hash: x.shelf.Bytes}})
+	x.plain = x.replica(x.settings, &Pages{Log: index.Commands, Hot: 16, Hash: x.shelf.Bytes})
 	x.paged = x.pagedReplica(x.settings)
 	x.paged.SetCold(x.shelf)
 	x.paged.pages.Begin(1)
@@ -145,7 +145,7 @@ func (x *lockstep) replica(s Settings, pages *Pages) *replica {
 
 // pagedReplica keeps nothing in memory that may leave.
 func (x *lockstep) pagedReplica(s Settings) *replica {
-	return x.replica(s, &Pages{Pages: index.Pages{Log: index.Commands, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes}})
+	return x.replica(s, &Pages{Log: index.Commands, Horizon: pick[int64](x.draw, 8, 60, 1000, 0, 100*day), Hash: x.shelf.Bytes})
 }
 
 func (x *lockstep) drawSettings() Settings {

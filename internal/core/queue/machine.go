@@ -64,25 +64,8 @@ type Counts = index.Counts
 // Totals are the counters of all entries of a queue.
 type Totals = index.Totals
 
-// Pages is what the queues of one partition share: the memory of their pages (index.Pages), and which rules of earlier
-// releases are in force. Such a rule applies while a log is replayed that was decided under it, so that the same
-// commands give the same results again.
-type Pages struct {
-	index.Pages
-	// AllHeads makes all expired heads of a strict quorum queue die at once, and makes a get expire everything that
-	// is due. Since then both work in slices.
-	AllHeads bool
-	// AllTimeouts makes Tick take back all timed-out deliveries at once, without a limit.
-	AllTimeouts bool
-	// StaleActive lets a single active consumer stay active although its deliveries have timed out.
-	StaleActive bool
-	// LateActive lets a consumer of higher priority take over from the active one only when the next message comes, and not as soon
-	// as the active one has settled all that it had.
-	LateActive bool
-	// FailedNack has RetryReturned not delay a nack that counts as a failure, and delivery limits count what failed in
-	// earlier queues, likewise.
-	FailedNack bool
-}
+// Pages is what the queues of one partition share: the memory of their pages.
+type Pages = index.Pages
 
 // Machine is one queue. The zero value is not ready; use New.
 type Machine struct {
@@ -122,9 +105,9 @@ func New(config Config, settings Settings, pages *Pages, sink Sink, now int64) *
 		levels = max(1, config.MaxPriority) + 1
 	}
 	m := &Machine{config: config, sink: sink, pages: pages, born: now, lastUse: now, watch: never}
-	m.Index = index.New(&pages.Pages, sink, index.Terms{Levels: levels, Durable: config.Durable, Strict: config.Strict})
+	m.Index = index.New(pages, sink, index.Terms{Levels: levels, Durable: config.Durable, Strict: config.Strict})
 	m.set(settings)
-	m.cs.of, m.cs.pages, m.cs.single, m.cs.quorum = m, pages, config.SingleActive, config.Type == Quorum
+	m.cs.of, m.cs.single, m.cs.quorum = m, config.SingleActive, config.Type == Quorum
 	return m
 }
 

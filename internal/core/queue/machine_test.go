@@ -181,7 +181,7 @@ func newPair(t *rapid.T) *pair {
 		p.profile = deadletter.ApsaraMQ
 	}
 	settings.Rules = p.drawRules(t)
-	p.m = New(config, settings, &Pages{Pages: index.Pages{Hot: rapid.IntRange(0, 2).Draw(t, "hot pages"), Horizon: rapid.SampledFrom([]int64{8, 60, 1000, 0, 100 * day}).Draw(t, "horizon")}}, p, p.now)
+	p.m = New(config, settings, &Pages{Hot: rapid.IntRange(0, 2).Draw(t, "hot pages"), Horizon: rapid.SampledFrom([]int64{8, 60, 1000, 0, 100 * day}).Draw(t, "horizon")}, p, p.now)
 	p.cold = newShelf()
 	p.m.SetCold(p.cold)
 	p.m.pages.Hash = p.cold.Bytes
@@ -730,16 +730,7 @@ func (p *pair) purge(t *rapid.T) {
 		t.Fatalf("purge does not say %d", n)
 	}
 	p.purging = false
-	keep := map[ID]bool{}
-	for _, v := range browse(p.m, 100) {
-		keep[v.ID] = v.Logged
-	}
-	old := rapid.Bool().Draw(t, "told as by a release before")
 	p.journal(func(m *Machine) {
-		if old {
-			m.RestorePurge(func(id ID) bool { return keep[id] })
-			return
-		}
 		for _, id := range gone {
 			m.RestoreRemoved(id)
 		}

@@ -8,7 +8,7 @@ import (
 
 // DL-2.1: an entry that comes back during a purge in slices, to a place that the purge has passed, is delivered.
 func TestWhatComesBackDuringAPurgeIsDelivered(t *testing.T) {
-	m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Hot: 16}}, &nobody{}, 1)
+	m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Hot: 16}, &nobody{}, 1)
 	for range 3000 {
 		id, _ := m.Enqueue(1, &Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: -1})
 		m.Flow(1, id)

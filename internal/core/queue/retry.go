@@ -22,7 +22,7 @@ func (m *Machine) retries(kind ReturnKind, failed bool) bool {
 	case r.Type == RetryFailed:
 		return failed
 	case r.Type == RetryReturned:
-		return !failed || kind == ReturnNack && !m.pages.FailedNack
+		return !failed || kind == ReturnNack
 	}
 	return true
 }

@@ -62,7 +62,7 @@ func queueByChance(d draw, log index.Log) (*Machine, *shelf) {
 	}
 	settings := Unlimited()
 	settings.DeadLetter = true
-	m := New(config, settings, &Pages{Pages: index.Pages{Log: log, Hash: s.Bytes}}, &restored{}, d.moment())
+	m := New(config, settings, &Pages{Log: log, Hash: s.Bytes}, &restored{}, d.moment())
 	m.SetCold(s)
 	m.pages.Begin(1)
 	m.refusing, m.lastUse = log == index.Commands && d.bool(), d.moment()
@@ -112,7 +112,7 @@ func checkpointed(t *testing.T, m *Machine, s *shelf) *Machine {
 	t.Helper()
 	version := save(m)
 	s.saved(version)
-	back := New(m.config, m.settings, &Pages{Pages: index.Pages{Log: m.pages.Log, Hash: s.Bytes}}, &restored{}, m.born)
+	back := New(m.config, m.settings, &Pages{Log: m.pages.Log, Hash: s.Bytes}, &restored{}, m.born)
 	if err := s.restore(back, version); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func FuzzSnapshotsAreReadBackEqual(f *testing.F) {
 		withConsumers(d, m)
 		bytesOf := func(ref message.Ref) []byte { return binary.AppendUvarint(nil, uint64(ref)) }
 		entries, rest := m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil)
-		back := New(m.config, m.settings, &Pages{Pages: index.Pages{Log: index.Commands}}, &restored{}, m.born)
+		back := New(m.config, m.settings, &Pages{Log: index.Commands}, &restored{}, m.born)
 		keep := func(b []byte, _ bool, _ int) (message.Ref, error) {
 			ref, _ := binary.Uvarint(b)
 			return message.Ref(ref), nil
@@ -263,7 +263,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		f.Add(m.AppendEntries(nil, bytesOf, bytesOf), m.AppendRest(nil))
 	}
 	f.Fuzz(func(t *testing.T, entries, rest []byte) {
-		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Log: index.Commands}}, &restored{}, 1)
+		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Log: index.Commands}, &restored{}, 1)
 		if _, err := m.RestoreEntries(entries, func([]byte, bool, int) (message.Ref, error) { return diskBit, nil }); err != nil {
 			return
 		}

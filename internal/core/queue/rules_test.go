@@ -79,40 +79,23 @@ func TestDL_12_7_ASingleActiveConsumerThatTimesOutGivesItsPlace(t *testing.T) {
 	}
 }
 
-// Commands of earlier releases are applied as they were decided: the active consumer stays active after a timeout.
-func TestASingleActiveConsumerThatTimedOutStayedInEarlierReleases(t *testing.T) {
-	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, unlimited(func(s *Settings) { s.ConsumerTimeout = 100 }))
-	s.pages.StaleActive = true
-	s.Attach(1000, &Consumer{Tag: "a"})
-	s.Attach(1000, &Consumer{Tag: "b"})
-	s.publish(1000, -1)
-	s.Tick(1100, sliceLimit)
-	if _, active := s.Distinguished(); active != "a" || len(s.got) != 1 {
-		t.Errorf("%q is active, %d deliveries; want a with one", active, len(s.got))
+// BR-9.5: on a quorum queue a consumer of higher priority takes over as soon as the active one has settled all.
+func TestBR_9_5_AConsumerOfHigherPriorityTakesOverAtOnce(t *testing.T) {
+	s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, Unlimited())
+	a, b := &Consumer{Tag: "a"}, &Consumer{Tag: "b", Priority: 1}
+	s.Attach(1000, a)
+	id := s.publish(1000, -1)
+	s.Attach(1000, b)
+	if _, active := s.Distinguished(); active != "a" {
+		t.Fatalf("%q is active while a holds a delivery", active)
 	}
-}
-
-// BR-9.5: on a quorum queue a consumer of higher priority takes over as soon as the active one has settled all. Commands of earlier
-// releases are applied as they were decided: it took over when the next message came.
-func TestAConsumerOfHigherPriorityTakesOverAtOnce(t *testing.T) {
-	for late, want := range map[bool]string{false: "b", true: "a"} {
-		s := newScript(Config{Type: Quorum, SingleActive: true, MaxPriority: -1}, Unlimited())
-		s.pages.LateActive = late
-		a, b := &Consumer{Tag: "a"}, &Consumer{Tag: "b", Priority: 1}
-		s.Attach(1000, a)
-		id := s.publish(1000, -1)
-		s.Attach(1000, b)
-		if _, active := s.Distinguished(); active != "a" {
-			t.Fatalf("%q is active while a holds a delivery", active)
-		}
-		s.Ack(1000, id, a)
-		if _, active := s.Distinguished(); active != want {
-			t.Errorf("late %v: %q is active, want %s", late, active, want)
-		}
-		s.publish(1000, -1)
-		if _, active := s.Distinguished(); active != "b" || b.Out() != 1 {
-			t.Errorf("late %v: %q is active, b has %d", late, active, b.Out())
-		}
+	s.Ack(1000, id, a)
+	if _, active := s.Distinguished(); active != "b" {
+		t.Errorf("%q is active, want b", active)
+	}
+	s.publish(1000, -1)
+	if b.Out() != 1 {
+		t.Errorf("b has %d", b.Out())
 	}
 }
 

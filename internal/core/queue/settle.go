@@ -118,7 +118,7 @@ func (m *Machine) overLimit(n Counts, failed bool, kind ReturnKind) bool {
 	if !m.limits() || limit < 0 || int64(n.Deliveries) <= limit {
 		return false
 	}
-	lenient := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns() && !m.pages.FailedNack
+	lenient := m.config.Type == Quorum && m.settings.CountNack && !m.settings.Rules.CountReturns()
 	return !lenient || failed && int64(n.Acquired) > limit && (kind != ReturnNack || m.settings.DeadLetter)
 }
 

@@ -21,9 +21,7 @@ import (
 //	          attached: n of them | of all ever attached | the active one's number
 //	          breaker: state, 0 = none, else | again | until | trial's id | died and ended when it opened | at | 60 × (died | ended)
 //	consumer  number | tag bytes | flags | priority | prefetch | timeout | order | out | stale | credit | n | n × (id | returned | at)
-//
-// Version 1 had no breaker.
-const snapshotVersion = 2
+const snapshotVersion = 1
 
 // The flags of a consumer in a snapshot.
 const (
@@ -43,8 +41,7 @@ func (m *Machine) AppendRest(b []byte) []byte { return m.NowRest().Append(b) }
 // follow.
 func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err error) {
 	r := index.Reader{B: b}
-	version := r.Byte()
-	if version == 0 || version > snapshotVersion {
+	if r.Byte() != snapshotVersion {
 		return nil, errSnapshot
 	}
 	m.refusing = r.Byte() != 0
@@ -63,9 +60,7 @@ func (m *Machine) RestoreRest(b []byte, made func(*Consumer)) (rest []byte, err 
 		m.died++
 	}
 	m.readConsumers(&r, made)
-	if version > 1 {
-		m.readBreaker(&r)
-	}
+	m.readBreaker(&r)
 	if r.Bad {
 		return nil, errSnapshot
 	}

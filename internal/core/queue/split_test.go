@@ -72,7 +72,7 @@ type away struct {
 }
 
 func newAway(settings Settings, hot int) *away {
-	a := &away{pages: &Pages{Pages: index.Pages{Hot: hot}}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}
+	a := &away{pages: &Pages{Hot: hot}, cold: &attic{pages: map[index.PageID][]byte{}}, now: 1_700_000_000_000}
 	a.Machine = New(Config{MaxPriority: -1, Durable: true}, settings, a.pages, a, a.now)
 	a.SetCold(a.cold)
 	a.pages.Begin(1)
@@ -358,7 +358,7 @@ func TestReplicasExpireWhateverIsInMemory(t *testing.T) {
 	const start = 1_700_000_000_000
 	var left []Totals
 	for _, away := range []bool{false, true} {
-		pages := &Pages{Pages: index.Pages{Log: index.Commands}}
+		pages := &Pages{Log: index.Commands}
 		m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
 		m.SetCold(&attic{pages: map[index.PageID][]byte{}})
 		pages.Begin(1)

@@ -76,7 +76,7 @@ func (u *unwritten) Cool(body message.Ref) message.Ref {
 // may be gigabytes: the rest of a page is written by the next sweep.
 func TestLargeBodiesArePutAwayAFewAtATime(t *testing.T) {
 	const messages, size, most = 6 * index.PageSize, (8 << 20) / 16, 17
-	pages := &Pages{Pages: index.Pages{Hot: 1}}
+	pages := &Pages{Hot: 1}
 	m := New(Config{MaxPriority: -1}, Unlimited(), pages, &nobody{}, 1)
 	cold := &unwritten{attic: &attic{pages: map[index.PageID][]byte{}}}
 	m.SetCold(cold)

@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"math"
-
 	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/queue/index"
 )
@@ -27,9 +25,6 @@ func (m *Machine) timeout(c *Consumer) int64 {
 func (m *Machine) timeOut(now int64, limit int) (more bool) {
 	if now < m.watch {
 		return false
-	}
-	if m.pages.AllTimeouts {
-		limit = math.MaxInt
 	}
 	m.watch = never
 	for _, c := range m.cs.slots {

@@ -18,25 +18,22 @@ func (s *scolded) TookBack(_ *Consumer, id ID) { s.taken = append(s.taken, id) }
 func (s *scolded) TimedOut(_ *Consumer, n int) { s.told = append(s.told, n) }
 
 // DL-12.7: deliveries that stay unsettled for too long come back a slice at a time, so that nobody waits for all of
-// them, and the rest is due at once. The consumer gets nothing meanwhile, and the timeout is reported once. By the
-// rule of earlier releases, all of a quorum queue come back.
+// them, and the rest is due at once. The consumer gets nothing meanwhile, and the timeout is reported once.
 func TestDL_12_7_TimeoutsComeInSlices(t *testing.T) {
 	const n = 3*sliceLimit + 10
 	for _, c := range []struct {
-		name        string
-		quorum, all bool
-		slices      []int
-		told        int
+		name   string
+		quorum bool
+		slices []int
+		told   int
 	}{
-		{"classic", false, false, []int{sliceLimit, sliceLimit, sliceLimit, 10}, 0},
-		{"quorum", true, false, []int{sliceLimit, sliceLimit, sliceLimit, 10}, n},
-		{"quorum, before", true, true, []int{n}, n},
+		{"classic", false, []int{sliceLimit, sliceLimit, sliceLimit, 10}, 0},
+		{"quorum", true, []int{sliceLimit, sliceLimit, sliceLimit, 10}, n},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, consumer := newHanded(c.quorum)
 			s := &scolded{handed: h}
 			h.sink = s
-			h.pages.AllTimeouts = c.all
 			h.deliverAll(n+1, consumer)
 			h.now += h.settings.ConsumerTimeout
 			for k, want := range c.slices {

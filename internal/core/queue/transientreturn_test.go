@@ -12,7 +12,7 @@ import (
 // them. Only quorum queues have a returns list, and they log everything: no node has met this.
 func TestWhatComesBackAfterAStartIsNotTakenForADroppedMessage(t *testing.T) {
 	s := newShelf()
-	m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Pages: index.Pages{Hash: s.Bytes}}, &restored{}, 1)
+	m := New(Config{Type: Quorum, Durable: true, MaxPriority: -1}, Unlimited(), &Pages{Hash: s.Bytes}, &restored{}, 1)
 	m.SetCold(s)
 	m.pages.Begin(1)
 	deliver := func(m *Machine, logged bool, bodies ...message.Ref) (c *Consumer, ids []ID) {
@@ -45,7 +45,7 @@ func TestWhatComesBackAfterAStartIsNotTakenForADroppedMessage(t *testing.T) {
 	}
 	m.pages.CutDone()
 
-	back := New(m.config, m.settings, &Pages{Pages: index.Pages{Hash: s.Bytes}}, &restored{}, 1)
+	back := New(m.config, m.settings, &Pages{Hash: s.Bytes}, &restored{}, 1)
 	if err := s.asOf(version).restore(back, version); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (m *Machine) hold(cold index.Cold) (large, small, nowhere int) {
 func TestNoBodyIsOverlooked(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		pages := &Pages{Pages: index.Pages{Hot: 1 + rng.IntN(3)}}
+		pages := &Pages{Hot: 1 + rng.IntN(3)}
 		pages.Begin(1)
 		machines := make([]*Machine, 3)
 		unsettled := make([][]ID, len(machines))

@@ -49,14 +49,11 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 		g.senseless(e, 0)
 		return
 	}
-	if a.r.version >= numberedVersion && !g.follows(origin, number) {
+	if !g.follows(origin, number) {
 		return // it was applied before, or a command before it was not: its sender repeats both
 	}
 	g.clock = a.moment(g.clock, now)
-	h.now, a.from, g.version = g.clock, origin, a.r.version
-	pages := &g.p.pages
-	pages.AllHeads, pages.AllTimeouts, pages.StaleActive = a.r.version < headsVersion, a.r.version < timeoutsVersion, a.r.version < activeVersion
-	pages.FailedNack, pages.LateActive = a.r.version < nackVersion, a.r.version < promptVersion
+	h.now, a.from = g.clock, origin
 	if origin == g.node.Origin {
 		if a.mine = g.proposals.take(number); a.mine != nil {
 			a.ask = a.mine.ask
@@ -105,9 +102,9 @@ const mostSkew = 60_000
 // moment is the time of a command: now, as its leader says, but not before clock, the time of the commands before it.
 // There is one exception: if clock is more than mostSkew ahead, an earlier leader's clock was wrong, and time must
 // not stand still until the others reach it. Then the group's clock goes back. Deadlines that were computed meanwhile
-// stay. Before version 3 time stood still.
+// stay.
 func (a *application) moment(clock, now int64) int64 {
-	if a.r.version >= setBackVersion && now < clock-mostSkew {
+	if now < clock-mostSkew {
 		return now
 	}
 	return max(clock, now)

@@ -17,7 +17,7 @@ import (
 //
 //	group  'g' | id u64      state length | cluster.State | the group's state, see state.go
 //	local  'l'               version byte | outboxes | n | n × (queue | id | n × answered) | tallies | n | n × (queue | sent)
-const localVersion = 3 // 1 had outboxes without closed sources, 2 no tallies
+const localVersion = 1
 
 // extra is such a part as key and value. The value of a group is completed by completeExtras.
 type extra struct {
@@ -201,22 +201,19 @@ func (r *recovery) readLocal(value []byte) error {
 	n := r.node
 	cr := &commandReader{}
 	cr.all = value
-	version := cr.byte()
-	if version == 0 || version > localVersion {
+	if cr.byte() != localVersion {
 		return errState
 	}
-	cr.outboxes(n.outboxes, version, func() (message.Ref, bool) { return cr.located(n) }, r.queue)
+	cr.outboxes(n.outboxes, func() (message.Ref, bool) { return cr.located(n) }, r.queue)
 	for range cr.count(4) {
 		q, id := r.queue(cr.uint()), cr.id()
 		for range cr.count(1) {
 			q.waiting.take(id, cr.uint())
 		}
 	}
-	if version > 2 {
-		n.tallies.restore(cr)
-		for range cr.count(2) {
-			cr.sentTo(r.queue(cr.uint()))
-		}
+	n.tallies.restore(cr)
+	for range cr.count(2) {
+		cr.sentTo(r.queue(cr.uint()))
 	}
 	if cr.bad || cr.at != len(value) {
 		return errState

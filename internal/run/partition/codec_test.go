@@ -99,7 +99,7 @@ func FuzzCommandsAreReadBackEqual(f *testing.F) {
 		w.config(queue.Config{Strict: flags&1 != 0, SingleActive: flags&2 != 0})
 		r = read()
 		gotS, gotD := r.settings()
-		config, _ := r.config()
+		config := r.config()
 		if math.Float64bits(gotS.Retry.Multiplier) != math.Float64bits(x) || config.Strict != (flags&1 != 0) || config.SingleActive != (flags&2 != 0) {
 			t.Errorf("%+v %+v", gotS, config)
 		}

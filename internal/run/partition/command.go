@@ -54,44 +54,9 @@ import (
 //
 // A target is a destination and a queue. Destination 0 is this group.
 //
-// In each group the commands of a process are numbered from 1; see forward.go. The rules of older versions. Each line
-// applies to commands of that version and of all before it:
-//
-//	1   commands are taken whatever their number
-//	2   no aside and quit; the group's clock never goes back (application.moment)
-//	3   what was taken for another group left at once, and was stranded there if it was refused
-//	4   all expired heads of a strict queue died at once, as did for a get all that was due (queue.Pages.AllHeads); each tick
-//	    of a command handled a slice
-//	5   stranded dead letters had the TTL of the queue they went to (DL-22.8); a tick took back all timed-out deliveries
-//	    (queue.Pages.AllTimeouts), and they did not count in the slice
-//	6   a single active consumer stayed active after a timeout (queue.Pages.StaleActive); each copy of a dead letter whose
-//	    queue was gone was stranded, even if others arrived; each entry of an outIn had its own record and history; no leave
-//	7   whether a nack counts was part of the config, and configure left it; RetryReturned did not delay a nack that counted
-//	    (queue.Pages.FailedNack), and failures in earlier queues counted to a limit where nacks did; no outcome MissingExchange
-//	8   no forget
-//	9   no notes and waits in a reject and a return; any first byte but 0 of a reject meant a failure; no lost and found: neither
-//	    in the settings nor as an outcome
-//	10  no flow, and no consumer that attaches with no credit and gets none but by flow; no breaker, neither in the settings nor to
-//	    be closed
-//	11  no annotations in notes and histories; a single active consumer stayed active until another one of higher priority could have a
-//	    message (queue.Pages.LateActive)
-//	12  each reject and return had the whole of its own note
-const (
-	commandVersion  = 13
-	numberedVersion = 2
-	setBackVersion  = 3
-	offerVersion    = 4
-	headsVersion    = 5
-	restsVersion    = 6
-	timeoutsVersion = 6
-	activeVersion   = 7
-	sharedVersion   = 7
-	againVersion    = 7
-	nackVersion     = 8
-	saidVersion     = 10
-	promptVersion   = 12
-	againNote       = 13
-)
+// In each group the commands of a process are numbered from 1; see forward.go. A command is applied by the rules of its version, which
+// replicas must agree on: who changes a rule raises the number, and keeps the rule before for commands that were decided under it.
+const commandVersion = 1
 
 const (
 	cmdCreate = iota + 1
@@ -148,8 +113,7 @@ const (
 const (
 	configStrict = 1 << iota
 	configSingleActive
-	configCountNack // before version 8, of the settings since
-	configFlags     = 1<<iota - 1
+	configFlags = 1<<iota - 1
 )
 
 // The flags of settings.
@@ -384,7 +348,6 @@ type target struct {
 // commandReader reads what commandWriter wrote. After a fault it returns zeros, and bad is set.
 type commandReader struct {
 	frameReader
-	version byte             // of the command
 	note    *deadletter.Note // the command's last one, nil if there is none
 	targets []target
 }
@@ -392,11 +355,10 @@ type commandReader struct {
 // head reads the head of a command. ok is false if this release cannot read the command.
 func (r *commandReader) head(data []byte) (origin, number uint64, now int64, ok bool) {
 	r.all, r.at, r.bad, r.note = data, commandHead, false, nil
-	if len(data) < commandHead || data[0] == 0 || data[0] > commandVersion {
+	if len(data) < commandHead || data[0] != commandVersion {
 		return 0, 0, 0, false
 	}
 	le := binary.LittleEndian
-	r.version = data[0]
 	origin, number, now = le.Uint64(data[1:]), le.Uint64(data[9:]), int64(le.Uint64(data[momentAt:]))
 	return origin, number, now, now >= 0
 }
@@ -443,14 +405,12 @@ func (r *commandReader) flags(known byte) byte {
 	return flags
 }
 
-// config also returns what is part of the settings since version 8.
-func (r *commandReader) config() (c queue.Config, countNack bool) {
+func (r *commandReader) config() queue.Config {
 	flags := r.flags(configFlags)
-	c = queue.Config{
+	return queue.Config{
 		Type: queue.Quorum, Durable: true, MaxPriority: -1,
 		Strict: flags&configStrict != 0, SingleActive: flags&configSingleActive != 0,
 	}
-	return c, flags&configCountNack != 0
 }
 
 func (r *commandReader) settings() (s queue.Settings, d DeadLetter) {

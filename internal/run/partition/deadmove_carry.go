@@ -196,9 +196,6 @@ func priorityOf(rec message.Record) int {
 	return -1
 }
 
-// strandsAll says whether the present command is older than outbox.Shared.
-func (p *Partition) strandsAll() bool { return p.group != nil && p.group.version < sharedVersion }
-
 // send puts a dead entry into the outboxes for its targets in other logs. It returns how many answers it now waits
 // for.
 func (c *carry) send(atLeastOnce bool) (sent int) {
@@ -210,7 +207,7 @@ func (c *carry) send(atLeastOnce bool) (sent int) {
 		if len(c.h.entered) == 0 && len(taken) == 0 {
 			flags |= outbox.Counts // the first target counts: nothing else tells the outcome
 		}
-		if len(c.h.entered)+len(taken)+len(c.plan.remote) > 1 && !c.q.part.strandsAll() {
+		if len(c.h.entered)+len(taken)+len(c.plan.remote) > 1 {
 			flags |= outbox.Shared
 		}
 	}

@@ -40,7 +40,7 @@ func TestADeadLetterTakesLittle(t *testing.T) {
 	heap, slabs := memory(), store.Memory()
 	settings := queue.Unlimited()
 	settings.TTL = 86_400_000
-	pages := &queue.Pages{Pages: index.Pages{Hot: index.HotPages}}
+	pages := &queue.Pages{Hot: index.HotPages}
 	m := queue.New(queue.Config{Type: queue.Quorum}, settings, pages, idle{}, 1)
 	for i := range int64(letters) {
 		now := 1_700_000_000_000 + i*37

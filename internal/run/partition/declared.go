@@ -20,7 +20,7 @@ const (
 )
 
 // The first byte of a frame tells notes, groups' logs and our formats apart. Equal constants would not compile here.
-var _ = map[byte]bool{frameFirst: true, cluster.FrameFirstByte: true, frameBefore: true, frameUntold: true, framePlain: true, declaredFirstByte: true, frameVersion: true}
+var _ = map[byte]bool{frameVersion: true, cluster.FrameFirstByte: true, declaredFirstByte: true}
 
 // IsDeclared says whether a payload of the journal is a note.
 func IsDeclared(payload []byte) bool {

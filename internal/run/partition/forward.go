@@ -43,8 +43,8 @@ func (n *Node) Forwarded(f Forwarded) {
 	for _, data := range f.Commands {
 		var r commandReader
 		origin, number, _, ok := r.head(data)
-		if !ok || r.version < numberedVersion {
-			return // no release sends this
+		if !ok {
+			return // a later release sends this
 		}
 		g.p.mu.Lock()
 		leads, old := g.leads, g.past(origin, number)

@@ -26,7 +26,6 @@ import (
 //	enter    queue | id | flags | due | deliveries | acquired | notBefore | held reason | died at | history bytes | record bytes
 //	         an entry with its whole state, whose body the journal did not have. A flag says that the history is that of the
 //	         enter or mailOut before; then it is left out
-//	purge    queue | n | n × id           all but these are gone; no longer written
 //	hold     queue | id | reason | died at    the entry is dead and waits for its targets
 //	mailOut  log | number | target queue | queue | held id | flags | reason | deliveries | vhost bytes | history bytes | id
 //	         the outbox for that log takes an entry. Its body is that of the entry id, or, if id is 0, the record bytes that
@@ -46,14 +45,7 @@ import (
 //
 // Empty record bytes mean the record of the last operation that had one. Otherwise a message to many queues might not
 // fit into a frame.
-const (
-	frameVersion = 8
-	framePlain   = 7 // before annotations in histories
-	frameUntold  = 6 // before note, too
-	frameUnsent  = 5 // before tally, too
-	frameBefore  = 3 // before histories and records could be left out, too
-	frameFirst   = 1 // before alike, too; 2 is the first byte of a group's log, 4 of a note (IsDeclared)
-)
+const frameVersion = 1 // 2 is the first byte of a group's log, 4 of a note (IsDeclared)
 
 const (
 	opPublish = iota + 1
@@ -62,9 +54,7 @@ const (
 	opReturn
 	opMove
 	opEnter
-	opPurge
 	opHold
-	_ // no longer written
 	opCut
 	opMailOut
 	opMailAck

@@ -66,16 +66,6 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		f.enter(&e)
 		return o
 	},
-	opPurge: func(c chooser, f *frame) Operation {
-		o := Operation{Kind: "purge", Queue: c.uint64()}
-		var keep []queue.ID
-		for range c.IntN(4) {
-			keep = append(keep, c.id())
-		}
-		o.Count = uint64(len(keep))
-		f.purge(o.Queue, keep)
-		return o
-	},
 	opHold: func(c chooser, f *frame) Operation {
 		o := c.entry("hold")
 		o.Reason = deadletter.Expired

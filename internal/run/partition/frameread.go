@@ -30,7 +30,7 @@ type Target struct {
 // IsFrame says whether a payload of the journal is a frame of this package. The logs of groups are in the same
 // journal.
 func IsFrame(payload []byte) bool {
-	return len(payload) > 0 && (payload[0] == frameVersion || payload[0] == framePlain || payload[0] == frameUntold || payload[0] == frameUnsent || payload[0] == frameBefore || payload[0] == frameFirst)
+	return len(payload) > 0 && payload[0] == frameVersion
 }
 
 // ReadOperations calls f for each operation of a frame, until it meets one that it cannot read. REQUIRES:
@@ -100,13 +100,6 @@ func (r *frameReader) operation(code byte) (o Operation) {
 		r.time()
 		r.historyOr(again)
 		r.recordOf(&o)
-	case opPurge:
-		o.Kind, o.Queue = "purge", r.uint()
-		n := r.count(1)
-		o.Count = uint64(n)
-		for range n {
-			r.id()
-		}
 	case opHold:
 		entry("hold")
 		o.Reason = r.reason(false)

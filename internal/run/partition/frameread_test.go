@@ -2,8 +2,6 @@ package partition
 
 import (
 	"testing"
-
-	"bartleby.mq/internal/core/queue"
 )
 
 // FuzzReadOperations: nonsense is an error, and a frame's operations are read back.
@@ -13,7 +11,7 @@ func FuzzReadOperations(f *testing.F) {
 	fr.settle(3, 17)
 	fr.settle(3, 18)
 	fr.hold(3, 19, 1, 5)
-	fr.purge(4, []queue.ID{1, 2})
+	fr.hash(4, 5)
 	f.Add(fr.bytes())
 	f.Add(LostFrame())
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -37,12 +35,12 @@ func TestReadOperations(t *testing.T) {
 	fr.reset()
 	fr.settle(3, 17)
 	fr.settle(3, 18)
-	fr.purge(4, []queue.ID{1, 2})
+	fr.hold(4, 1, 1, 5)
 	var got []Operation
 	if err := ReadOperations(fr.bytes(), func(o *Operation) { got = append(got, *o) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || got[0].Kind != "settle" || got[0].First != 17 || got[0].Count != 2 || got[1].Kind != "purge" || got[1].Queue != 4 {
+	if len(got) != 2 || got[0].Kind != "settle" || got[0].First != 17 || got[0].Count != 2 || got[1].Kind != "hold" || got[1].Queue != 4 {
 		t.Errorf("read back: %+v", got)
 	}
 }

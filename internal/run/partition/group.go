@@ -30,7 +30,6 @@ type group struct {
 	// Guarded by the partition's mutex; the same on all replicas.
 	applied    uint64 // index of the last entry
 	clock      int64  // time of the last command
-	version    byte   // version of the command being applied
 	consumers  map[uint64]*seat
 	processes  []process    // by node
 	departures []*departure // in the order in which they began

@@ -349,23 +349,19 @@ func TestAnEntryHasTheRecordOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// An empty record means that of the entry before only in commands of a version that has this, and not in the first
-// entry.
+// An empty record means that of the entry before, and so not in the first entry.
 func TestARecordThatIsNoneIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		what    string
-		version byte
 		number  int // of the entry without a record
 		again   bool
 		last    uint64 // last number that is answered
 		ready   int
 		refused outbox.Refusals
 	}{
-		{"the first", commandVersion, 0, false, 2, 1, outbox.Refusals{{Number: 1, Why: outbox.Gone}}},
-		{"the first of an earlier version", againVersion - 1, 0, false, 2, 1, outbox.Refusals{{Number: 1, Why: outbox.Gone}}},
-		{"the second of an earlier version", againVersion - 1, 1, false, 2, 1, outbox.Refusals{{Number: 2, Why: outbox.Gone}}},
-		{"the second", againVersion, 1, false, 2, 2, nil},
-		{"the first, with the history of none", againVersion, 0, true, 0, 0, nil},
+		{"the first", 0, false, 2, 1, outbox.Refusals{{Number: 1, Why: outbox.Gone}}},
+		{"the second", 1, false, 2, 2, nil},
+		{"the first, with the history of none", 0, true, 0, 0, nil},
 	} {
 		n, fatal := follower(t)
 		senseless := 0
@@ -373,7 +369,6 @@ func TestARecordThatIsNoneIsRefused(t *testing.T) {
 		g := n.groups[0].group
 		var w commandWriter
 		w.begin(7, 1000)
-		w.b[0] = c.version
 		w.create(&Queue{Incarnation: 1, VHost: "/", Name: "q", wanted: wanted{queue.Unlimited(), DeadLetter{}}})
 		w.outIn(2, 0, 1, 2)
 		for i := range 2 {

@@ -157,7 +157,7 @@ func (s *pinned) move(moves []Move, e *errand) {
 		}
 		p := plan{history: storeHistory(n.bodies, moves[i].History), stored: moves[i].History, targets: moves[i].Targets}
 		p.split(q.part)
-		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), s.deaths[i].Body, true)
+		*moved = n.moveOne(h, q, moves[i].ID, &p, len(moves[i].Targets), s.deaths[i].Body)
 		q.await(moves[i].ID, e, i)
 		h.dropped = append(h.dropped, p.history)
 		n.split(h)
@@ -255,10 +255,9 @@ func (s *pinned) crowded(moves []Move, moved []Moved, load map[*Queue]coming) {
 }
 
 // moveOne moves one entry that should go to `asked` queues. If one of them is in another log, the entry is offered
-// and its fate is open. Without offers, as before version 4 of commands, it leaves at once, and if another log
-// refuses it, it is stranded. warm is the message's record in memory, 0 if it cannot be read. REQUIRES: q and the
+// and its fate is open. warm is the message's record in memory, 0 if it cannot be read. REQUIRES: q and the
 // targets in its log are held.
-func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref, offers bool) Moved {
+func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm message.Ref) Moved {
 	v, ok := q.m.View(id)
 	if q.gone || !ok || warm == 0 {
 		return Moved{What: MoveGone}
@@ -268,7 +267,7 @@ func (n *Node) moveOne(h *hold, q *Queue, id queue.ID, p *plan, asked int, warm 
 	}
 	d := queue.Death{ID: id, Content: queue.Content{Body: warm, Size: v.Size, Logged: v.Logged}, Stays: stays(v.Body)}
 	c := carry{n: n, h: h, q: q, d: &d, plan: p}
-	return c.move(asked, offers && len(p.remote) > 0)
+	return c.move(asked, len(p.remote) > 0)
 }
 
 // move moves a ready entry into all its targets or none. With offer, the entry stays until targets in other logs have

@@ -11,7 +11,7 @@ func (a *application) take(q *Queue) {
 	moved := Moved{What: MoveGone}
 	if q != nil {
 		if v, ok := q.m.View(id); ok {
-			moved = a.g.node.moveOne(a.h, q, id, p, asked, v.Body, a.r.version >= offerVersion)
+			moved = a.g.node.moveOne(a.h, q, id, p, asked, v.Body)
 		}
 	}
 	a.h.drop(p.history, 0)

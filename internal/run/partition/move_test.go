@@ -378,27 +378,6 @@ func TestWhatExpiresOnOffer(t *testing.T) {
 	}
 }
 
-// A command of version 3, logged by an earlier release, does what it did: the message leaves at once, and is stranded
-// if it is refused. Otherwise the rest of that log would not fit.
-func TestMovesOfVersion3AreAsTheyWere(t *testing.T) {
-	f := newFleet(t, []definition{{"dlq", quorum, queue.Unlimited(), DeadLetter{}}, full("t", classic, 0)}, table{})
-	f.publish("dlq", nil, -1)
-	q := f.queues["dlq"]
-	m := f.movesTo("dlq", "t")[0]
-	p := plan{targets: m.Targets}
-	p.split(q.part)
-	_ = q.part.group.tell(func(w *commandWriter) {
-		w.b[0] = 3
-		w.take(q.Incarnation, m.ID, m.History, &p)
-	})
-	f.work()
-	if n := f.leader.Stranded(); n != 1 {
-		t.Errorf("%d messages are stranded, want 1", n)
-	}
-	f.has("dlq")
-	f.agree()
-}
-
 // A node that will never come back has taken nothing that it has not acknowledged: messages on offer to it are ready
 // again, and later nothing is offered to it.
 func TestWhatIsOnOfferToANodeThatIsForgotten(t *testing.T) {

@@ -58,16 +58,13 @@ func (w *commandWriter) said(b byte, note *deadletter.Note, wait int64) {
 // said reads what said wrote.
 func (r *commandReader) said(s *settlement) (b byte) {
 	b = r.byte()
-	if r.version < saidVersion {
-		return b
-	}
 	if b&settleNote != 0 {
 		stored, _ := r.bytes()
 		note, err := deadletter.ParseNote(stored)
 		r.note, r.bad = note, r.bad || err != nil
 		s.note = r.note
 	}
-	if b&settleAgain != 0 && r.version >= againNote {
+	if b&settleAgain != 0 {
 		r.bad = r.bad || r.note == nil || b&settleNote != 0
 		s.note, b = r.note, b&^settleAgain
 	}
@@ -98,7 +95,7 @@ func (r *commandReader) settlement(code byte) settlement {
 		s.kind = Reject
 		flags := r.said(&s)
 		s.failed = flags != 0
-		r.bad = r.bad || r.version >= saidVersion && flags&^rejectFailed != 0
+		r.bad = r.bad || flags&^rejectFailed != 0
 	case cmdReturn:
 		s.kind = Return
 		how := r.said(&s)
@@ -258,11 +255,6 @@ func (w *commandWriter) sent(in *incoming) {
 func (r *commandReader) sent() (in incoming, at int) {
 	target, flags := r.uint(), r.byte()
 	in.target, in.flags, in.failed = target, outbox.Flags(flags), r.small()
-	if r.version < againVersion {
-		in.history, _ = r.bytes()
-		in.record, at = r.bytes()
-		return in, at
-	}
 	before := r.recordAt
 	in.sameHistory = flags&mailAgain != 0
 	r.bad = r.bad || in.sameHistory && before == 0 // there is none before

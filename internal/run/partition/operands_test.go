@@ -449,30 +449,22 @@ func TestACommandHasANoteOnce(t *testing.T) {
 	}
 }
 
-// A command that names a note before it has one is refused, and so is one of an older version: there the flag means nothing.
+// A command that names a note before it has one is refused.
 func TestANoteAgainNeedsOneBefore(t *testing.T) {
 	note := &deadletter.Note{Annotations: "a"}
-	for name, forge := range map[string]func(w *commandWriter){
-		"none before": func(w *commandWriter) { w.noted = note.Append(nil) },
-		"old": func(w *commandWriter) {
-			w.reject(1, 1, 1, true, note)
-			w.b[0] = againNote - 1
-		},
-	} {
-		var w commandWriter
-		w.begin(1, 1)
-		forge(&w)
-		w.reject(1, 1, 2, true, note)
-		r := &commandReader{}
-		r.head(w.numbered(1))
-		for r.more() {
-			code := r.byte()
-			r.uint()
-			r.settlement(code)
-		}
-		if !r.bad {
-			t.Errorf("%s: it is read", name)
-		}
+	var w commandWriter
+	w.begin(1, 1)
+	w.noted = note.Append(nil)
+	w.reject(1, 1, 2, true, note)
+	r := &commandReader{}
+	r.head(w.numbered(1))
+	for r.more() {
+		code := r.byte()
+		r.uint()
+		r.settlement(code)
+	}
+	if !r.bad {
+		t.Error("it is read")
 	}
 }
 

@@ -101,11 +101,7 @@ type tick struct{}
 func (tick) write(w *commandWriter, queue uint64) { w.op(cmdTick, queue) }
 
 func (tick) apply(x *execution, q *Queue) {
-	version := byte(commandVersion)
-	if x.g != nil {
-		version = x.g.version
-	}
-	if version >= headsVersion && x.due >= sliceLimit {
+	if x.due >= sliceLimit {
 		return
 	}
 	before, timeouts := q.m.Totals(), q.m.TimeoutCount()
@@ -113,10 +109,7 @@ func (tick) apply(x *execution, q *Queue) {
 		x.due += sliceLimit // it stopped at its limit
 	} else {
 		after := q.m.Totals()
-		x.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed)
-		if version >= timeoutsVersion {
-			x.due += int(q.m.TimeoutCount() - timeouts)
-		}
+		x.due += max(0, before.Ready-after.Ready) + max(0, before.Delayed-after.Delayed) + int(q.m.TimeoutCount()-timeouts)
 	}
 	x.show(q)
 }
@@ -509,9 +502,6 @@ func (o configure) apply(x *execution, q *Queue) {
 	if forget && x.g != nil {
 		q.dropHeld(x.h)
 	}
-	if x.g != nil && x.g.version < nackVersion {
-		o.settings.CountNack = before.CountNack
-	}
 	q.dead = o.dead
 	q.m.Configure(x.h.now, o.settings)
 	if q.m.Trim(x.h.now, sliceLimit) {
@@ -546,10 +536,7 @@ func (o *create) write(w *commandWriter, queue uint64) {
 }
 
 func (r *commandReader) create() (o create) {
-	var countNack bool
-	o.vhost, o.name = message.VHost(r.text()), r.text()
-	o.config, countNack = r.config()
+	o.vhost, o.name, o.config = message.VHost(r.text()), r.text(), r.config()
 	o.settings, o.dead = r.settings()
-	o.settings.CountNack = o.settings.CountNack || countNack
 	return o
 }

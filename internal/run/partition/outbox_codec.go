@@ -282,12 +282,12 @@ func (w *commandWriter) outboxEntry(e *outbox.Entry, n *Node, body func(*command
 	body(w, e.Body)
 }
 
-// outboxes reads what outboxes.append wrote, in a version of either state. body reads a body, find finds a source.
-func (r *commandReader) outboxes(o *outboxes, version byte, body func() (message.Ref, bool), find func(uint64) *Queue) {
+// outboxes reads what outboxes.append wrote. body reads a body, find finds a source.
+func (r *commandReader) outboxes(o *outboxes, body func() (message.Ref, bool), find func(uint64) *Queue) {
 	tally := func(source uint64) *outbox.Tally { return find(source).tally() }
 	for range r.count(4) {
 		s := outbox.State{To: r.uint(), First: r.uint()}
-		s.Closed = version > 1 && r.byte() != 0
+		s.Closed = r.byte() != 0
 		for _, list := range []*[]outbox.Entry{&s.Entries, &s.Stranded} {
 			for range r.count(10) {
 				e, ok := r.outboxEntry(body, o.n)

@@ -25,7 +25,6 @@ type reception struct {
 	h             *hold
 	box           *outbox.Inbox
 	body, history message.Ref // of the entry before; 0: not stored. The hold keeps them until it ends
-	before        bool        // the command is older than outbox.Unread
 }
 
 // next says whether an entry is the next of its log; earlier ones are there already. It must be called for each
@@ -51,7 +50,7 @@ func (c *reception) let(in *incoming, keep func() message.Ref) outbox.Answer {
 }
 
 func (c *reception) enter(in *incoming, keep func() message.Ref) outbox.Answer {
-	if in.target == 0 && !c.before {
+	if in.target == 0 {
 		return outbox.Unread
 	}
 	n, h, q := c.o.n, c.h, c.o.queue(in.target)
@@ -137,7 +136,7 @@ func (o *outboxes) receive(b *load) (upTo uint64, refused outbox.Refusals, err e
 func (a *application) outIn() {
 	from, heard, number, n := a.r.outIn()
 	o := a.g.p.outboxes
-	c := reception{o: o, h: a.h, box: o.From(from), before: a.r.version < sharedVersion}
+	c := reception{o: o, h: a.h, box: o.From(from)}
 	c.box.Heard(heard)
 	for range n {
 		in, at := a.r.sent()

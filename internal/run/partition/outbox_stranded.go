@@ -253,7 +253,7 @@ func (s *strandedEntry) reroute(p *plan, flags outbox.Flags) (went bool) {
 			s.o.n.bodies.Release(e.Body) // it may be on disk
 			e.Body = s.Body
 			s.o.n.bodies.Retain(e.Body, 1)
-			s.o.place(h, &e, p, 0, priorityOf(rec), commandVersion)
+			s.o.place(h, &e, p, 0, priorityOf(rec))
 		}
 	}
 	s.o.n.unlock(h)
@@ -276,7 +276,7 @@ func (a *application) reroute(flags outbox.Flags) {
 			ask.n++
 		}
 		e.Flags |= flags
-		a.g.p.outboxes.place(a.h, &e, p, size, priority, a.r.version)
+		a.g.p.outboxes.place(a.h, &e, p, size, priority)
 	}
 }
 
@@ -292,9 +292,8 @@ func (o *outboxes) takeStranded(h *hold, to, number uint64) (e outbox.Entry, ok 
 	return e, ok
 }
 
-// place puts an entry that was stranded into its new place: into queues of its own log, and into outboxes. version is
-// that of the command; the local partitions use the present one. REQUIRES: h holds the log.
-func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priority int, version byte) {
+// place puts an entry that was stranded into its new place: into queues of its own log, and into outboxes. REQUIRES: h holds the log.
+func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priority int) {
 	n, source := o.n, o.queue(e.Source)
 	if source != nil {
 		h.touch(source)
@@ -311,7 +310,7 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 	died := plan{stored: n.historyBytes(e.History)}
 	h.entered = h.entered[:0]
 	for _, t := range p.targets {
-		in.entry.Rests = version >= restsVersion && e.Flags&outbox.Move == 0 && died.rests(t)
+		in.entry.Rests = e.Flags&outbox.Move == 0 && died.rests(t)
 		if t.part.group == nil {
 			in.rec = message.Record(n.bodies.Bytes(e.Body))
 		}
@@ -323,7 +322,7 @@ func (o *outboxes) place(h *hold, e *outbox.Entry, p *plan, size uint32, priorit
 		o.count(source, e, deadletter.Routed)
 		e.Flags &^= outbox.Counts
 	}
-	if version >= sharedVersion && len(h.entered)+len(p.remote) > 1 && e.Flags&outbox.Move == 0 {
+	if len(h.entered)+len(p.remote) > 1 && e.Flags&outbox.Move == 0 {
 		e.Flags |= outbox.Shared
 	}
 	for _, t := range p.remote {

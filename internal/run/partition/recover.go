@@ -261,20 +261,6 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 			r.alike(fr)
 		case opEnter:
 			r.enter(fr, base)
-		case opPurge:
-			q := r.queue(fr.uint())
-			keep := map[queue.ID]bool{}
-			for range fr.count(1) {
-				keep[fr.id()] = true
-			}
-			if r.salvage != nil && !fr.bad {
-				if err := r.salvage.purged(q, keep); err != nil {
-					return err
-				}
-			}
-			if !fr.bad {
-				q.m.RestorePurge(func(id queue.ID) bool { return keep[id] })
-			}
 		case opNote:
 			r.note(fr)
 		case opHold:

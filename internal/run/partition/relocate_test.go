@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"testing"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -203,22 +202,22 @@ func TestForgetNode(t *testing.T) {
 	f := newFleet(t, []definition{dying("q", quorum, "nowhere"), {"e", quorum, queue.Unlimited(), DeadLetter{}}}, table{})
 	g := f.queues["q"].part.group
 	there := LogName{Node: 2}
-	send := func() {
-		f.publish("q", nil, -1)
+	send := func(ttl int64, how func(w *commandWriter, q uint64, id queue.ID, history []byte, p *plan)) {
+		f.publish("q", nil, ttl)
 		f.quiesce()
+		f.now.Add(5 * max(ttl, 0))
 		_ = g.tell(func(w *commandWriter) {
 			id := queue.ID(0)
 			f.queues["q"].m.Browse(queue.Cursor{}, 1, func(v queue.View) bool { id = v.ID; return true })
 			h := deadletter.History{Exchange: "x", Keys: []string{"k"}}
-			w.b[0] = offerVersion - 1 // it leaves at once
-			w.op(cmdTake, f.queues["q"].Incarnation)
-			w.uint(uint64(id))
-			w.raw(h.Append(nil))
-			w.planTargets(&plan{remote: []target{{localLog | 2, 99}}})
+			how(w, f.queues["q"].Incarnation, id, h.Append(nil), &plan{remote: []target{{localLog | 2, 99}}})
 		})
 		f.quiesce()
 	}
-	send()
+	send(1000, func(w *commandWriter, q uint64, id queue.ID, history []byte, p *plan) {
+		w.op(cmdTick, q) // it expires
+		w.dead(q, p, false, history, []queue.Death{{ID: id}})
+	})
 	if list := f.leader.Outboxes(); !reflect.DeepEqual(list, []Outbox{{From: LogName{Group: g.id}, To: there, Waiting: 1}}) {
 		t.Fatalf("the outboxes are %+v", list)
 	}
@@ -234,7 +233,9 @@ func TestForgetNode(t *testing.T) {
 	if len(g.consumers) != 0 {
 		t.Error("the node's consumer is still attached")
 	}
-	send() // the queue keeps it
+	send(-1, func(w *commandWriter, q uint64, id queue.ID, history []byte, p *plan) {
+		w.take(q, id, history, p) // the queue keeps it
+	})
 	if list := f.leader.Outboxes(); !reflect.DeepEqual(list, []Outbox{{From: LogName{Group: g.id}, To: there, Stranded: 1, Closed: true}}) {
 		t.Fatalf("the outboxes are %+v", list)
 	}
@@ -299,30 +300,4 @@ func TestOnwardWhenTheSourceKnows(t *testing.T) {
 		t.Errorf("e has %d messages, want 1", n)
 	}
 	f.agree()
-}
-
-// A state from before outboxes could be closed, from before departures, and from before tallies is still read.
-func TestEarlierStateVersions(t *testing.T) {
-	n, _ := follower(t)
-	g := n.groups[0].group
-	g.p.outboxes.To(2)
-	state, err := g.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Its end is: no departure; no process; 1 outbox, to 2, first 1, not closed, no entries, none stranded; no inbox; no tally.
-	before, mail := state[1:len(state)-10], state[len(state)-8:len(state)-1]
-	for _, old := range [][]byte{
-		slices.Concat([]byte{1}, before, []byte{1, 2, 1, 0, 0, 0}),
-		slices.Concat([]byte{2}, before, []byte{0}, mail),
-		slices.Concat([]byte{3}, before, []byte{0, 0}, mail),
-	} {
-		other, _ := follower(t)
-		if err := other.groups[0].group.Restore(old, 0); err != nil {
-			t.Fatal(err)
-		}
-		if other.groups[0].group.hash() != g.hash() {
-			t.Errorf("the state of version %d is another", old[0])
-		}
-	}
 }

@@ -342,12 +342,6 @@ func (s *salvager) deleted() error {
 	return nil
 }
 
-// purged moves the unsure messages of a purge into Into.
-func (s *salvager) purged(q *Queue, keep map[queue.ID]bool) error {
-	_, err := s.setApartOf(q, func(v *queue.View) bool { return !keep[v.ID] })
-	return err
-}
-
 // expired moves the unsure messages that would expire at once into Into: they may have moved elsewhere before they
 // expired.
 func (s *salvager) expired() error {

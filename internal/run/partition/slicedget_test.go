@@ -56,52 +56,41 @@ func TestBR_9_10_AGetLetsOnlySoManyDieAtATime(t *testing.T) {
 }
 
 // A command of many ticks handles a slice over all its queues, and about one more, because their group waits
-// meanwhile. The rest comes with the next command. A command of an earlier release does what it did.
+// meanwhile. The rest comes with the next command.
 func TestACommandOfManyTicksHandlesASlice(t *testing.T) {
 	const queues, each = 8, sliceLimit / 2
-	for _, version := range []byte{headsVersion - 1, headsVersion} {
-		var defs []definition
-		for k := range queues {
-			defs = append(defs, definition{fmt.Sprint(k), quorum, queue.Unlimited(), DeadLetter{}})
-		}
-		f := newFleet(t, defs, nil)
-		for k := range queues {
-			for range each {
-				f.publish(fmt.Sprint(k), nil, 1000)
-			}
-		}
-		f.quiesce()
-		f.now.Add(5000)
-		ready := func() (n int) {
-			for _, q := range f.queues {
-				n += q.m.Totals().Ready
-			}
-			return n
-		}
-		_ = f.queues["0"].group().tell(func(w *commandWriter) {
-			w.b[0] = version
-			for k := range queues {
-				w.op(cmdTick, f.queues[fmt.Sprint(k)].Incarnation)
-			}
-		})
-		f.quiesce()
-		want := (queues - 2) * each
-		if version < headsVersion {
-			want = 0
-			for _, q := range f.queues {
-				if q.part != f.queues["0"].part { // it skipped those of other groups
-					want += each
-				}
-			}
-		}
-		if left := ready(); left != want {
-			t.Errorf("%d are left by a command of version %d, want %d", left, version, want)
-		}
-		f.agree()
-		f.work()
-		if left := ready(); left != 0 {
-			t.Errorf("%d are left in the end", left)
-		}
-		f.agree()
+	var defs []definition
+	for k := range queues {
+		defs = append(defs, definition{fmt.Sprint(k), quorum, queue.Unlimited(), DeadLetter{}})
 	}
+	f := newFleet(t, defs, nil)
+	for k := range queues {
+		for range each {
+			f.publish(fmt.Sprint(k), nil, 1000)
+		}
+	}
+	f.quiesce()
+	f.now.Add(5000)
+	ready := func() (n int) {
+		for _, q := range f.queues {
+			n += q.m.Totals().Ready
+		}
+		return n
+	}
+	_ = f.queues["0"].group().tell(func(w *commandWriter) {
+		for k := range queues {
+			w.op(cmdTick, f.queues[fmt.Sprint(k)].Incarnation)
+		}
+	})
+	f.quiesce()
+	want := (queues - 2) * each
+	if left := ready(); left != want {
+		t.Errorf("%d are left by a command, want %d", left, want)
+	}
+	f.agree()
+	f.work()
+	if left := ready(); left != 0 {
+		t.Errorf("%d are left in the end", left)
+	}
+	f.agree()
 }

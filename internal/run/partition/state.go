@@ -28,8 +28,8 @@ import (
 //	tallies:   see tally_codec.go, as for sent
 //
 // A checkpoint saves entries page by page, so its state has none, and names bodies in outboxes by their place on
-// disk. Version 1 had no processes and no closed sources, version 2 no departures, version 3 no tallies.
-const stateVersion = 4
+// disk.
+const stateVersion = 1
 
 var errState = errors.New("partition: the snapshot of a group is malformed")
 
@@ -207,14 +207,13 @@ func (g *group) restoreMeta(b []byte) error {
 }
 
 func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, bool)) error {
-	version := r.byte()
-	if version == 0 || version > stateVersion || (r.byte() != 0) != entries {
+	if r.byte() != stateVersion || (r.byte() != 0) != entries {
 		return errState
 	}
 	g.forgetState()
 	g.applied, g.clock = r.uint(), r.time()
 	for range r.count(8) {
-		if !r.queue(entries, version) {
+		if !r.queue(entries) {
 			return errState
 		}
 	}
@@ -226,22 +225,16 @@ func (g *group) restore(r *stateReader, entries bool, body func() (message.Ref, 
 		}
 		g.consumers[number] = &seat{q: q, c: &queue.Consumer{Origin: origin}} // a placeholder until restoreRests has the real one
 	}
-	if version > 2 {
-		r.departures()
-	}
-	if version > 1 {
-		for range r.count(2) {
-			p := process{r.uint(), r.uint()}
-			if k := len(g.processes); k > 0 && g.processes[k-1].origin>>originTimeBits >= p.origin>>originTimeBits {
-				return errState
-			}
-			g.processes = append(g.processes, p)
+	r.departures()
+	for range r.count(2) {
+		p := process{r.uint(), r.uint()}
+		if k := len(g.processes); k > 0 && g.processes[k-1].origin>>originTimeBits >= p.origin>>originTimeBits {
+			return errState
 		}
+		g.processes = append(g.processes, p)
 	}
-	r.outboxes(g.p.outboxes, version, body, g.p.outboxes.queue)
-	if version > 3 {
-		g.p.tallies.restore(&r.commandReader)
-	}
+	r.outboxes(g.p.outboxes, body, g.p.outboxes.queue)
+	g.p.tallies.restore(&r.commandReader)
 	if r.bad || r.at != len(r.all) {
 		return errState
 	}
@@ -266,8 +259,8 @@ func (g *group) restoreRests() error {
 		}
 	}
 	for number, s := range g.consumers {
-		if s.c.Number != number { // earlier versions kept a consumer that was cancelled and whose deliveries had all timed out (DL-22.2)
-			g.forget(number, s)
+		if s.c.Number != number {
+			return errState // its queue does not know it
 		}
 	}
 	return nil
@@ -325,7 +318,7 @@ func (r *stateReader) keep(b []byte, record bool, fromEnd int) (message.Ref, err
 	return r.g.keep(b, place), nil
 }
 
-func (r *stateReader) queue(entries bool, version byte) bool {
+func (r *stateReader) queue(entries bool) bool {
 	g := r.g
 	inc := r.uint()
 	o := r.create()
@@ -345,9 +338,7 @@ func (r *stateReader) queue(entries bool, version byte) bool {
 			q.waiting.note(id, true)
 		}
 	}
-	if version > 3 {
-		r.sentTo(q)
-	}
+	r.sentTo(q)
 	if r.bad {
 		return false
 	}

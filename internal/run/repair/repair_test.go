@@ -574,8 +574,8 @@ func TestAFrameThatMakesNoSense(t *testing.T) {
 		if err := j.Recover(0, func(journal.Pos, []byte) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		// A return to a moment before 1970, as an earlier release wrote it.
-		pos := j.Append([]byte{3, 4, 1, 1, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1})
+		// A return to a moment before 1970.
+		pos := j.Append([]byte{1, 4, 1, 1, 1, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1})
 		if err := errors.Join(j.Commit(pos), j.Close()); err != nil {
 			t.Fatal(err)
 		}

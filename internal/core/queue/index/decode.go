@@ -81,11 +81,7 @@ func (r *Reader) Count(size int) int {
 }
 
 // version reads the byte that a page and its summary begin with.
-func (r *Reader) version() byte {
-	v := r.Byte()
-	r.Bad = r.Bad || v == 0 || v > encodingVersion
-	return v
-}
+func (r *Reader) version() { r.Bad = r.Byte() != encodingVersion || r.Bad }
 
 // Bytes reads n bytes, which alias B.
 func (r *Reader) Bytes(n uint64) []byte {
@@ -137,8 +133,7 @@ type plain struct {
 // decoded is what the copy of a page tells.
 type decoded struct {
 	plain
-	version byte
-	rest    Reader // stands before the owners
+	rest Reader // stands before the owners
 }
 
 // parse reads a copy into Pages.copy, all but what few entries have.
@@ -147,7 +142,7 @@ func (ps *Pages) parse(b []byte) (*decoded, error) {
 		ps.copy = new(decoded)
 	}
 	d, r := ps.copy, Reader{B: b}
-	d.version = r.version()
+	r.version()
 	if r.Byte() == 1 {
 		d.live = bitmap{math.MaxUint64, math.MaxUint64, math.MaxUint64, math.MaxUint64}
 	} else {
@@ -260,7 +255,7 @@ func (ix *Index) decodeSides(p *page, d *decoded, only bitmap) {
 			switch n := uint64(len(list)); {
 			case k == n+1:
 				var h keptHistory
-				h, commons = readHistory(r, d.version, commons)
+				h, commons = readHistory(r, commons)
 				list = append(list, h)
 			case k == 0 || k > n:
 				r.Bad = true
@@ -301,11 +296,8 @@ type keptHistory struct {
 }
 
 // readHistory reads one that is new in its page, whose common parts so far are given.
-func readHistory(r *Reader, version byte, commons [][]byte) (h keptHistory, all [][]byte) {
-	k := uint64(0)
-	if version > 1 {
-		k = r.Uint()
-	}
+func readHistory(r *Reader, commons [][]byte) (h keptHistory, all [][]byte) {
+	k := r.Uint()
 	switch n := uint64(len(commons)); {
 	case k > n+1:
 		r.Bad = true

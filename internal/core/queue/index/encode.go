@@ -23,9 +23,8 @@ import (
 //	          history is k = as the k-th new one of this page, or one more than there are so far: common, length and own bytes
 //	          common is 0 = nothing, k = as the k-th of this page, or one more than there are so far: length and bytes
 //
-// A page of dead letters has a history for each, and these differ in a few bytes. In
-// version 1 they stood there whole, without what is common.
-const encodingVersion = 2
+// A page of dead letters has a history for each, and these differ in a few bytes: hence what is common.
+const encodingVersion = 1
 
 const (
 	sideHistory = 1 << iota

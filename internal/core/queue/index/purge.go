@@ -282,22 +282,3 @@ func (ix *Index) BuryRest(limit int) (more bool) {
 	ix.sides.trim(0)
 	return false
 }
-
-// RestorePurge notes that everything is gone but the entries that keep names.
-func (ix *Index) RestorePurge(keep func(ID) bool) {
-	for level, l := range ix.lanes {
-		for k := 0; l != nil && k < len(l.slots); {
-			p, number := ix.resident(l, level, k), l.slots[k].number
-			for i := p.live.next(0); i < PageSize; i = p.live.next(i + 1) {
-				if id := MakeID(level, p.number*PageSize+uint64(i)); !keep(id) {
-					ix.Remove(id, Place{p, i})
-				}
-			}
-			// It may have gone with its last entry, and others that were empty.
-			var there bool
-			if k, there = l.search(number); there {
-				k++
-			}
-		}
-	}
-}
