@@ -64,8 +64,9 @@ func readConfig(args []string) (config.Config, []config.Warning, error) {
 
 // checkTLS reads the certificates of the listeners.
 func checkTLS(c *config.Config) error {
+	_, management := c.ManagementListeners()
 	for prefix, t := range map[string]config.TLS{
-		"ssl_options": c.TLS, "management.ssl": c.ManagementTLS.TLS, "prometheus.ssl": c.PrometheusTLS.TLS, "web_amqp.ssl": c.WebAMQPTLS.TLS,
+		"ssl_options": c.TLS, "management.ssl": management.TLS, "prometheus.ssl": c.PrometheusTLS.TLS, "web_amqp.ssl": c.WebAMQPTLS.TLS,
 	} {
 		if !t.Said() {
 			continue

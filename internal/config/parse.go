@@ -195,7 +195,10 @@ func (p *parser) set(key, value string) (idle string, err error) {
 		}
 		return idle, nil
 	}
-	return "", fmt.Errorf("unknown key; did you mean %s?", nearest(key))
+	if like := nearest(key); like != "" {
+		return "", fmt.Errorf("unknown key; did you mean %s?", like)
+	}
+	return "", errors.New("unknown key: neither RabbitMQ " + CompatibleVersion + " nor Bartleby has it")
 }
 
 // segmentsOf splits a key at its dots. A dot after a backslash is part of a name.
