@@ -171,7 +171,7 @@ func backendName(name string) (string, error) {
 	case "cache", "rabbit_auth_backend_cache":
 		return CacheBackend, nil
 	}
-	return "", errors.New("is not internal, http or cache; there are no other backends yet")
+	return "", errors.New("is not internal, http or cache; there are no other backends")
 }
 
 // backend sets one or both halves of the backend with a number. The first line about

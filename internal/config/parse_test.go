@@ -277,7 +277,7 @@ func TestEnvironment(t *testing.T) {
 	if len(c.AMQP) != 1 || c.AMQP[0] != ":5673" || c.Log.Categories["connection"] != "warning" || c.Log.Categories["default"] != "debug" {
 		t.Errorf("listeners %v, levels %v", c.AMQP, c.Log.Categories)
 	}
-	if p := EnvironmentPaths(getenv); p.ConfigFile != "/etc/rabbitmq/rabbitmq.conf" {
+	if p := EnvironmentPaths(getenv); p.ConfigFile != "/etc/rabbitmq/rabbitmq" {
 		t.Errorf("the file is %s", p.ConfigFile)
 	}
 	if f := c.FirstStart; f.User != "u" || f.Password != "p" || f.VHost != "v" {

@@ -172,14 +172,14 @@ func TestChanged(t *testing.T) {
 func TestInterpolation(t *testing.T) {
 	getenv := func(name string) string { return map[string]string{"USER_NAME": "ada", "HOST": "h"}[name] }
 	c := Default()
-	if _, err := ParseFiles(&c, getenv, File{"a", "default_user = $(USER_NAME)\ncluster_name = x-$(HOST)-$(USER_NAME)\ndefault_pass = '$(HOST)'"}); err != nil {
+	if _, err := ParseFiles(&c, getenv, File{Name: "a", Text: "default_user = $(USER_NAME)\ncluster_name = x-$(HOST)-$(USER_NAME)\ndefault_pass = '$(HOST)'"}); err != nil {
 		t.Fatal(err)
 	}
 	if c.FirstStart.User != "ada" || c.ClusterName != "x-h-ada" || c.FirstStart.Password != "$(HOST)" {
 		t.Errorf("got %q, %q, %q", c.FirstStart.User, c.ClusterName, c.FirstStart.Password)
 	}
 	for _, text := range []string{"default_user = $(NOBODY)", "default_user = $(USER_NAME"} {
-		if _, err := ParseFiles(&c, getenv, File{"a", text}); err == nil {
+		if _, err := ParseFiles(&c, getenv, File{Name: "a", Text: text}); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
@@ -188,11 +188,11 @@ func TestInterpolation(t *testing.T) {
 // Of several files the last wins, key by key, and errors say which.
 func TestFiles(t *testing.T) {
 	c := Default()
-	warnings, err := ParseFiles(&c, nil, File{"10.conf", "listeners.tcp.default = 1\nheartbeat = 5"}, File{"20.conf", "\nlisteners.tcp.default = 2\nnet_ticktime = 3"})
+	warnings, err := ParseFiles(&c, nil, File{Name: "10.conf", Text: "listeners.tcp.default = 1\nheartbeat = 5"}, File{Name: "20.conf", Text: "\nlisteners.tcp.default = 2\nnet_ticktime = 3"})
 	if err != nil || len(c.AMQP) != 1 || c.AMQP[0] != ":2" || len(warnings) != 1 || warnings[0].File != "20.conf" || warnings[0].Line != 3 {
 		t.Errorf("%v, %v, listeners %v", warnings, err, c.AMQP)
 	}
-	if _, err = ParseFiles(&c, nil, File{"10.conf", "x = 1"}, File{"20.conf", "y"}); err == nil || !strings.Contains(err.Error(), "10.conf: line 1: x: ") || !strings.Contains(err.Error(), "20.conf: line 1: ") {
+	if _, err = ParseFiles(&c, nil, File{Name: "10.conf", Text: "x = 1"}, File{Name: "20.conf", Text: "y"}); err == nil || !strings.Contains(err.Error(), "10.conf: line 1: x: ") || !strings.Contains(err.Error(), "20.conf: line 1: ") {
 		t.Errorf("got %v", err)
 	}
 }
