@@ -80,10 +80,11 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b := &Broker{config: conf, done: make(chan struct{})}
 	ctx, b.quit = context.WithCancel(ctx)
+	http, https := conf.ManagementAddresses(address(o.HTTP))
 	options := server.Options{
 		DataDir: o.Dir, Config: conf, Definitions: o.Definitions, Version: version(), Logger: o.Logger,
 		AMQP: conf.AMQPAddresses(address(o.AMQP)), AMQPS: conf.AMQPS,
-		HTTP: conf.Management.Plain(conf.ManagementTLS, address(o.HTTP)), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
+		HTTP: http, HTTPS: https,
 		Prometheus: conf.Prometheus.Plain(conf.PrometheusTLS, address(o.Prometheus)), PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
 		WebAMQP: conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),
 		OnFatal: b.fail, OnStop: b.quit,

@@ -33,7 +33,7 @@ var layers = []struct {
 	{"edge", []string{"safety", "wire", "core", "run"}, "edges translate: the disk is the broker's, and no edge needs another"},
 	{"client", []string{"controlsocket"}, "clients reach a node as everybody else does, through its ports, or by its data directory"},
 	{"controlsocket", nil, "two ends of a connection do not know what is said between them"},
-	{"config", nil, "configuration is values that the server hands to the rest"},
+	{"config", []string{"wire"}, "configuration is values that the server hands to the rest; its older files are Erlang terms, which a codec reads"},
 	{"sim", []string{"safety", "wire", "disk", "core", "run"}, "a simulation stands in for the node, the network and the clock, below every edge"},
 	{"logs", []string{"config"}, "lines are written where the configuration says; who has something to say is handed a logger"},
 	{"server", []string{"safety", "wire", "disk", "core", "run", "edge", "config", "controlsocket"}, "it puts a node together"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -16,7 +17,8 @@ func configCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "check [FILE|DIRECTORY]", Short: "Report errors in a configuration, and settings without effect", Args: cobra.MaximumNArgs(1),
 			Long: "Reads a configuration as a node would: first the environment, then the file, the *.conf files of a directory, or the files that\n" +
-				"RABBITMQ_CONFIG_FILE and RABBITMQ_CONFIG_FILES name. It also reads the TLS files. Exits with 0 if a node would start with it.",
+				"RABBITMQ_CONFIG_FILE and RABBITMQ_CONFIG_FILES name; then conf.d/*.conf and advanced.config beside them. It also reads the TLS\n" +
+				"files, and looks for those of load_definitions. Exits with 0 if a node would start with it.",
 			RunE: func(c *cobra.Command, args []string) error {
 				conf, warnings, err := readConfig(args)
 				if err != nil {
@@ -28,10 +30,23 @@ func configCommand() *cobra.Command {
 					}
 					c.Printf("%s: no effect: %s\n", w.Key, w.Text)
 				}
-				if err := checkTLS(&conf); err != nil {
+				if err := errors.Join(checkTLS(&conf), missingDefinitions(&conf)); err != nil {
 					return err
 				}
 				_, err = fmt.Fprintln(c.OutOrStdout(), "configuration is valid")
+				return err
+			},
+		},
+		&cobra.Command{
+			Use: "convert FILE", Short: "Print a file of Erlang terms, such as rabbitmq.config or advanced.config, as lines of rabbitmq.conf", Args: cobra.ExactArgs(1),
+			Long: "Prints the settings of a file of Erlang terms in the form of rabbitmq.conf, with its secrets. A comment above a line says that it\n" +
+				"has no effect or is refused; comments at the end name the settings that rabbitmq.conf has no name for.",
+			RunE: func(c *cobra.Command, args []string) error {
+				text, err := convertConfig(args[0])
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(c.OutOrStdout(), text)
 				return err
 			},
 		},
@@ -64,8 +79,9 @@ func readConfig(args []string) (config.Config, []config.Warning, error) {
 
 // checkTLS reads the certificates of the listeners.
 func checkTLS(c *config.Config) error {
+	_, management := c.ManagementListeners()
 	for prefix, t := range map[string]config.TLS{
-		"ssl_options": c.TLS, "management.ssl": c.ManagementTLS.TLS, "prometheus.ssl": c.PrometheusTLS.TLS, "web_amqp.ssl": c.WebAMQPTLS.TLS,
+		"ssl_options": c.TLS, "management.ssl": management.TLS, "prometheus.ssl": c.PrometheusTLS.TLS, "web_amqp.ssl": c.WebAMQPTLS.TLS,
 	} {
 		if !t.Said() {
 			continue

@@ -66,3 +66,78 @@ func TestConfigCommands(t *testing.T) {
 		}
 	}
 }
+
+// A node reads what RabbitMQ reads beside its main file, in RabbitMQ's order, and names what it passes over.
+func TestFilesBesideTheMainFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	main := write("a/rabbitmq.conf", "heartbeat = 1\nchannel_max = 1\nframe_max = 5000\nlink_max_per_session = 1\n")
+	write("a/conf.d/20.conf", "channel_max = 3\n")
+	write("a/conf.d/10.conf", "channel_max = 2\nframe_max = 6000\nlink_max_per_session = 2\n")
+	write("a/conf.d/readme", "not read")
+	write("a/advanced.config", "[{rabbit, [{link_max_per_session, 3},\n{hipe_compile, true},\n{nothing, 1}]}].")
+	write("a/rabbitmq-env.conf", "NODENAME=x\n")
+	write("a/enabled_plugins", "[rabbitmq_management].\n")
+	old := write("b/rabbitmq.config", "[{rabbit, [{heartbeat, 9}]}].")
+	write("b/rabbitmq.conf", "heartbeat = 8\n")
+	only := write("c/advanced.config", "[{rabbit, [{heartbeat, 7}]}].")
+	broken := write("d/advanced.config", "[{rabbit, [\n{heartbeat 7}]}].")
+	write("d/rabbitmq.conf", "")
+	lost := write("e/rabbitmq.conf", "load_definitions = "+filepath.ToSlash(filepath.Join(dir, "lost.json"))+"\n")
+	for _, tt := range []struct {
+		args []string
+		env  map[string]string
+		want []string // in what is printed or the error; "!" before: not in it
+		ok   bool
+	}{
+		{[]string{"show", main}, nil, []string{"heartbeat = 1\n", "channel_max = 3\n", "frame_max = 6000\n", "link_max_per_session = 3\n"}, true},
+		{[]string{"show", filepath.Dir(main)}, nil, []string{"heartbeat = 1\n", "channel_max = 3\n", "link_max_per_session = 3\n"}, true},
+		{[]string{"check", main}, nil, []string{
+			"rabbitmq-env.conf: no effect: scripts of the shell are not read", "enabled_plugins: no effect: there are no plugins",
+			"advanced.config: line 2: hipe_compile: no effect: there is no Erlang VM\n", "advanced.config: line 3: rabbit.nothing: no effect: rabbitmq.conf has no name",
+			"configuration is valid",
+		}, true},
+		{[]string{"show"}, map[string]string{"RABBITMQ_CONFIG_FILE": filepath.Join(dir, "a/rabbitmq")}, []string{"heartbeat = 1\n", "channel_max = 3\n", "link_max_per_session = 3\n"}, true},
+		{[]string{"show"}, map[string]string{"RABBITMQ_CONFIG_FILE": main, "RABBITMQ_CONFIG_FILES": filepath.Join(dir, "a/conf.d/1*.conf"), "RABBITMQ_ADVANCED_CONFIG_FILE": filepath.Join(dir, "c/advanced")},
+			[]string{"heartbeat = 7\n", "channel_max = 2\n", "link_max_per_session = 2\n"}, true},
+		{[]string{"show"}, map[string]string{"RABBITMQ_CONFIG_FILE": filepath.Join(dir, "b/rabbitmq")}, []string{"heartbeat = 9\n"}, true},
+		{[]string{"check", filepath.Dir(old)}, nil, []string{"rabbitmq.conf: no effect: rabbitmq.config is there, which RabbitMQ reads instead"}, true},
+		{[]string{"show", filepath.Dir(old)}, nil, []string{"heartbeat = 9\n"}, true},
+		{[]string{"check", filepath.Join(dir, "b/rabbitmq.conf")}, nil, []string{"rabbitmq.config: no effect: the other form of this file, rabbitmq.conf, is read"}, true},
+		{[]string{"show", only}, nil, []string{"heartbeat = 7\n"}, true},
+		{[]string{"show"}, map[string]string{"RABBITMQ_CONFIG_FILE": filepath.Join(dir, "c/rabbitmq")}, []string{"heartbeat = 7\n"}, true},
+		{[]string{"show"}, map[string]string{"RABBITMQ_CONFIG_FILE": filepath.Join(dir, "none/rabbitmq")}, []string{"there is no such file"}, false},
+		{[]string{"check", filepath.Join(dir, "d")}, nil, []string{broken + ": line 2: "}, false},
+		{[]string{"check", lost}, nil, []string{"load_definitions: ", "lost.json: there is no such file", "!valid"}, false},
+		{[]string{"convert", old}, nil, []string{"heartbeat = 9\n"}, true},
+		{[]string{"convert", main}, nil, []string{"heartbeat = 1\n"}, true},
+		{[]string{"convert", broken}, nil, []string{"line 2: "}, false},
+	} {
+		for _, name := range []string{"RABBITMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE"} {
+			t.Setenv(name, tt.env[name])
+		}
+		out, err := run(t, append([]string{"config"}, tt.args...)...)
+		if err != nil {
+			out += err.Error()
+		}
+		if (err == nil) != tt.ok {
+			t.Errorf("%v: %v", tt.args, err)
+		}
+		for _, want := range tt.want {
+			unwanted, no := strings.CutPrefix(want, "!")
+			if strings.Contains(out, unwanted) == no {
+				t.Errorf("%v %v: %q, want %q", tt.args, tt.env, out, want)
+			}
+		}
+	}
+}

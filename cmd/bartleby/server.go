@@ -85,11 +85,12 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	options := func(conf config.Config) server.Options {
 		asked := make(chan struct{}, 1)
 		rest = asked
+		http, https := conf.ManagementAddresses(listen("http", f.http, "15672"))
 		return server.Options{
 			DataDir: dataDir, Config: conf, Version: programVersion(),
 			Logger: logger, ConnectionLogger: output.Logger("connection"), Audit: output.Audit(),
 			AMQP: conf.AMQPAddresses(listen("amqp", f.amqp, "5672")), AMQPS: conf.AMQPS,
-			HTTP: conf.Management.Plain(conf.ManagementTLS, listen("http", f.http, "15672")), HTTPS: conf.ManagementTLS.SecureAddress(":15671"),
+			HTTP: http, HTTPS: https,
 			Prometheus:      conf.Prometheus.Plain(conf.PrometheusTLS, listen("prometheus", f.prometheus, "15692")),
 			PrometheusHTTPS: conf.PrometheusTLS.SecureAddress(":15691"),
 			WebAMQP:         conf.WebAMQPAddress(), WebAMQPS: conf.WebAMQPTLS.SecureAddress(":15677"),

@@ -28,7 +28,7 @@ function reasonOf(status: number, text: string): Refusal {
 
 export interface Asked { body?: unknown; headers?: Record<string, string>; signal?: AbortSignal; }
 
-/** raw sends a request and returns the answer if it is a success. path is below /api/. */
+/** raw sends a request and returns the answer if it is a success. path is below api/, which is beside the page: a prefix may be before both. */
 export async function raw(method: string, path: string, asked: Asked = {}): Promise<Response> {
   const headers: Record<string, string> = { "X-Bartleby-Session": "1", ...asked.headers };
   let body: string | Blob | undefined;
@@ -38,7 +38,7 @@ export async function raw(method: string, path: string, asked: Asked = {}): Prom
   }
   let answer: Response;
   try {
-    answer = await fetch("/api/" + path, { method, headers, body, signal: asked.signal, credentials: "same-origin" });
+    answer = await fetch("api/" + path, { method, headers, body, signal: asked.signal, credentials: "same-origin" });
   } catch (e) {
     if (asked.signal?.aborted) throw e;
     throw new Refusal(0, "unreachable", "The node does not answer. It may be starting, or the network is down.");

@@ -24,6 +24,21 @@ type Config struct {
 	Prometheus Listener // prometheus.tcp.*
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
+	// ManagementListener is management.listener.*, the older form of management.tcp.*, or of management.ssl.* if
+	// ManagementListenerTLS (management.listener.ssl) is true: see ManagementListeners.
+	ManagementListener    SecureListener
+	ManagementListenerTLS bool
+	MaxHTTP               MaxHTTP // management.tcp.max_connections and the like
+	ManagementPrefix      string  // management.path_prefix: API and console are below it; "": at /
+	PrometheusPath        string  // prometheus.path; "": /metrics
+	PrometheusLogin       bool    // prometheus.authentication.enabled: only users who may monitor get metrics
+	NoBasicAuth           bool    // management.disable_basic_auth: no password opens the API
+	KeepOperatorPolicies  bool    // management.restrictions.operator_policy_changes.disabled: not by the API
+	HideAllow             bool    // management.http.hide_allow_header
+	// SessionLife is management.login_session_timeout, in minutes there: how long a login at the console lasts; 0: not set.
+	SessionLife time.Duration
+	Headers     map[string]string // of all answers of the management listeners: management.hsts.policy, management.headers.*
+
 	// WebAMQP and WebAMQPTLS are web_amqp.tcp.* and web_amqp.ssl.*: listeners for AMQP 1.0 over WebSocket, none unless one is said.
 	WebAMQP        Listener
 	WebAMQPTLS     SecureListener
@@ -36,8 +51,8 @@ type Config struct {
 	Heartbeat        time.Duration // heartbeat, in seconds there; 0: none is suggested (BR-1.6)
 	HandshakeTimeout time.Duration // handshake_timeout, in ms there (BR-1.10)
 	TLSTimeout       time.Duration // ssl_handshake_timeout, in ms there
-	FrameMax         uint32        // frame_max, bytes
-	ChannelMax       uint16        // channel_max
+	FrameMax         uint32        // frame_max, bytes; 0: no limit
+	ChannelMax       uint16        // channel_max; 0: no limit
 	SessionMax       int           // session_max_per_connection
 	LinkMax          int           // link_max_per_session
 	MaxConnections   int           // max_connections; 0: no limit
@@ -67,6 +82,8 @@ type Config struct {
 
 	Memory Watermark // vm_memory_high_watermark.*
 	Disk   Watermark // disk_free_limit.*
+	// TotalMemory is total_memory_available_override_value, bytes, for relative limits; 0: what the machine or the container has.
+	TotalMemory int64
 
 	Storage Storage // storage.*
 
@@ -164,7 +181,7 @@ func Default() Config {
 		},
 		Memory: Watermark{Relative: 0.6},
 		Disk:   Watermark{Absolute: 50_000_000},
-		TLS:    TLS{Depth: -1}, ManagementTLS: SecureListener{TLS: TLS{Depth: -1}}, PrometheusTLS: SecureListener{TLS: TLS{Depth: -1}}, WebAMQPTLS: SecureListener{TLS: TLS{Depth: -1}},
+		TLS:    TLS{Depth: -1}, ManagementTLS: SecureListener{TLS: TLS{Depth: -1}}, ManagementListener: SecureListener{TLS: TLS{Depth: -1}}, PrometheusTLS: SecureListener{TLS: TLS{Depth: -1}}, WebAMQPTLS: SecureListener{TLS: TLS{Depth: -1}},
 		Definitions: Definitions{TLS: TLS{Verify: true, Depth: -1}},
 		Profile:     "rabbitmq",
 		ApsaraMQ:    defaultApsaraMQ(),

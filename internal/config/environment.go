@@ -10,18 +10,18 @@ import (
 
 // Paths are the paths of a node's files that the environment names; "" means not set.
 type Paths struct {
-	ConfigFile  string // RABBITMQ_CONFIG_FILE, with its .conf
-	ConfigFiles string // RABBITMQ_CONFIG_FILES: a directory of *.conf, or a pattern
-	DataDir     string // BARTLEBY_DATA_DIR, which the command line reads too, or RABBITMQ_MNESIA_DIR
+	ConfigFile   string // RABBITMQ_CONFIG_FILE, with .conf or .config at its end or without
+	ConfigFiles  string // RABBITMQ_CONFIG_FILES: a directory of *.conf, or a pattern
+	AdvancedFile string // RABBITMQ_ADVANCED_CONFIG_FILE
+	DataDir      string // BARTLEBY_DATA_DIR, which the command line reads too, or RABBITMQ_MNESIA_DIR
 }
 
 // EnvironmentPaths reads the paths, by RabbitMQ's names.
 func EnvironmentPaths(getenv func(string) string) Paths {
-	p := Paths{getenv("RABBITMQ_CONFIG_FILE"), getenv("RABBITMQ_CONFIG_FILES"), cmp.Or(getenv("BARTLEBY_DATA_DIR"), getenv("RABBITMQ_MNESIA_DIR"))}
-	if p.ConfigFile != "" && !strings.HasSuffix(p.ConfigFile, ".conf") {
-		p.ConfigFile += ".conf" // RabbitMQ expects the name without it
+	return Paths{
+		getenv("RABBITMQ_CONFIG_FILE"), getenv("RABBITMQ_CONFIG_FILES"), getenv("RABBITMQ_ADVANCED_CONFIG_FILE"),
+		cmp.Or(getenv("BARTLEBY_DATA_DIR"), getenv("RABBITMQ_MNESIA_DIR")),
 	}
-	return p
 }
 
 // Environment applies the variables that container users set, by the names of RabbitMQ
@@ -122,7 +122,6 @@ const noErlang = "there is no Erlang VM"
 
 var idleVariables = []variable{
 	{"RABBITMQ_ERLANG_COOKIE", "there is one node, and the command line reads its token from the data directory"},
-	{"RABBITMQ_ADVANCED_CONFIG_FILE", "Erlang terms are not read; use rabbitmq.conf"},
 	{"RABBITMQ_CONF_ENV_FILE", "shell files are not read"},
 	{"RABBITMQ_ENABLED_PLUGINS", "there are no plugins; all features are on"},
 	{"RABBITMQ_ENABLED_PLUGINS_FILE", "there are no plugins; all features are on"},
@@ -130,7 +129,7 @@ var idleVariables = []variable{
 	{"RABBITMQ_FEATURE_FLAGS", "feature flags are always on"},
 	{"RABBITMQ_MNESIA_BASE", "there is no Mnesia; --data-dir or RABBITMQ_MNESIA_DIR names the directory"},
 	{"RABBITMQ_QUORUM_DIR", "there is one journal for all queues"},
-	{"RABBITMQ_STREAM_DIR", "there are no streams yet"},
+	{"RABBITMQ_STREAM_DIR", "streams are not supported"},
 	{"RABBITMQ_DIST_PORT", "there is one node"},
 	{"RABBITMQ_USE_LONGNAME", "there is one node"},
 	{"RABBITMQ_SERVER_ERL_ARGS", noErlang},

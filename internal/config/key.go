@@ -4,8 +4,7 @@ import "strings"
 
 // key is a key of RabbitMQ's, or one of ours.
 type key struct {
-	// pattern is the key; a segment * stands for any one name, ** at the end for
-	// any number of them.
+	// pattern is the key; a segment * stands for any one name.
 	pattern string
 	value
 	// idle, instead of value, is why the key has no effect here.
@@ -24,6 +23,8 @@ type value struct {
 	// show returns the values of the key in c, as a file would have them; nil: another key
 	// shows them.
 	show func(c *Config) []named
+	// refuses: set returns an error for any value that asks for something, as the node cannot do it and must not ignore it.
+	refuses bool
 }
 
 // named is a value and the text for the * of its key.
@@ -41,9 +42,6 @@ func one(value string) []named {
 func (k *key) match(segments []string) (name string, ok bool) {
 	pattern := strings.Split(k.pattern, ".")
 	for i, want := range pattern {
-		if want == "**" {
-			return "", len(segments) > i
-		}
 		if i >= len(segments) {
 			return "", false
 		}
@@ -57,19 +55,19 @@ func (k *key) match(segments []string) (name string, ok bool) {
 	return name, len(segments) == len(pattern)
 }
 
-// nearest is the known key that is closest to an unknown one.
+// nearest is the known key that is closest to an unknown one; "" if none is so close that a typing error explains it.
 func nearest(unknown string) string {
-	best, least := "", -1
+	best, least := "", 1+max(len([]rune(unknown))/4, 1)
 	segments := segmentsOf(unknown)
 	for i := range keys {
 		// The text for * does not count.
-		pattern := strings.Split(strings.TrimSuffix(keys[i].pattern, ".**"), ".")
+		pattern := strings.Split(keys[i].pattern, ".")
 		for j := range pattern {
 			if pattern[j] == "*" && j < len(segments) {
 				pattern[j] = segments[j]
 			}
 		}
-		if d := distance(unknown, strings.Join(pattern, ".")); least < 0 || d < least {
+		if d := distance(unknown, strings.Join(pattern, ".")); d < least {
 			best, least = keys[i].pattern, d
 		}
 	}

@@ -39,7 +39,6 @@ var authKeys = []key{
 	}, show: func(c *Config) []named {
 		return shownBackends(c, func(b AuthBackend) string { return half(b, b.Authz) })
 	}}},
-	{pattern: "http_dispatch.**", value: refused("the management API uses the backends of auth_backends.* and the log of the node")},
 
 	{pattern: "auth_http.http_method", value: word("get", "post", func(c *Config) *bool { return &c.Auth.HTTP.Post })},
 	{pattern: "auth_http.user_path", value: text(func(c *Config) *string { return &c.Auth.HTTP.UserPath })},
@@ -81,7 +80,6 @@ var authKeys = []key{
 	}},
 	{pattern: "auth_cache.cache_ttl", value: milliseconds(0, func(c *Config) *time.Duration { return &c.Auth.Cache.TTL })},
 	{pattern: "auth_cache.cache_refusals", value: flag(func(c *Config) *bool { return &c.Auth.Cache.Refusals })},
-	{pattern: "auth_cache.cache_module", idle: "there is one cache"},
 
 	{pattern: "ssl_cert_login_from", live: true, value: value{
 		set: func(p *parser, _, value string) (string, error) {
@@ -173,7 +171,7 @@ func backendName(name string) (string, error) {
 	case "cache", "rabbit_auth_backend_cache":
 		return CacheBackend, nil
 	}
-	return "", errors.New("is not internal, http or cache; there are no other backends yet")
+	return "", errors.New("is not internal, http or cache; there are no other backends")
 }
 
 // backend sets one or both halves of the backend with a number. The first line about

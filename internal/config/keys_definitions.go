@@ -19,7 +19,6 @@ var definitionKeys = []key{
 	}}},
 	{pattern: "definitions.https.url", value: text(func(c *Config) *string { return &c.Definitions.URL })},
 	{pattern: "definitions.skip_if_unchanged", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnchanged })},
-	{pattern: "definitions.hashing.algorithm", idle: "the node always uses SHA-256"},
 }
 
 // definitions adds a file, or a directory of files, to import at start. Several keys

@@ -51,7 +51,7 @@ var eventKeys = []key{
 			case "amqp_0_9_1":
 				return "", nil
 			case "amqp_1_0":
-				return "events are messages of AMQP 0-9-1, as AMQP 1.0 is not supported", nil
+				return "events are messages of AMQP 0-9-1, which clients of AMQP 1.0 can read too", nil
 			}
 			return "", errors.New("is not amqp_0_9_1 or amqp_1_0")
 		},

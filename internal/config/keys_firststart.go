@@ -49,9 +49,6 @@ var firstStartKeys = []key{
 		},
 		show: func(c *Config) []named { return members(c.LoopbackUsers) },
 	}},
-	{pattern: "default_users.**", value: refused("import further users with load_definitions")},
-	{pattern: "default_policies.**", value: refused("import policies with load_definitions")},
-	{pattern: "default_limits.**", value: refused("import limits of virtual hosts with load_definitions")},
 }
 
 // member puts a name into a list or takes it out.

@@ -17,15 +17,6 @@ var networkKeys = []key{
 	{pattern: "proxy_protocol", value: flag(func(c *Config) *bool { return &c.ProxyProtocol })},
 	{pattern: "proxy_protocol.trusted.*", value: networks(func(c *Config) *[]netip.Prefix { return &c.Proxies })},
 
-	{pattern: "management.tcp.port", value: port(func(c *Config) *string { return &c.Management.Port })},
-	{pattern: "management.tcp.ip", value: text(func(c *Config) *string { return &c.Management.Host })},
-	{pattern: "management.ssl.port", value: port(func(c *Config) *string { return &c.ManagementTLS.Port })},
-	{pattern: "management.ssl.ip", value: text(func(c *Config) *string { return &c.ManagementTLS.Host })},
-	{pattern: "prometheus.tcp.port", value: port(func(c *Config) *string { return &c.Prometheus.Port })},
-	{pattern: "prometheus.tcp.ip", value: text(func(c *Config) *string { return &c.Prometheus.Host })},
-	{pattern: "prometheus.ssl.port", value: port(func(c *Config) *string { return &c.PrometheusTLS.Port })},
-	{pattern: "prometheus.ssl.ip", value: text(func(c *Config) *string { return &c.PrometheusTLS.Host })},
-
 	{pattern: "web_amqp.tcp.port", value: port(func(c *Config) *string { return &c.WebAMQP.Port })},
 	{pattern: "web_amqp.tcp.ip", value: text(func(c *Config) *string { return &c.WebAMQP.Host })},
 	{pattern: "web_amqp.ssl.port", value: port(func(c *Config) *string { return &c.WebAMQPTLS.Port })},

@@ -24,12 +24,15 @@ func tlsKeys(server bool, prefix string, field func(*Config) *TLS) []key {
 		{pattern: "depth", value: depth(field)},
 		{pattern: "versions.*", value: tlsVersions(field)},
 		{pattern: "ciphers.*", value: tlsCiphers(field)},
-		{pattern: "crl_check", value: value{set: onlyFalse("is not supported: the node reads no revocation lists and would accept revoked certificates")}},
+		{pattern: "", value: noTLS(field)},
+		{pattern: "crl_check", value: only("false", noRevocation)},
 		{pattern: "cert", value: refused("the node reads certificates from files; use certfile")},
-		{pattern: "cacerts.**", value: refused("the node reads certificates from files; use cacertfile")},
-		{pattern: "key.**", value: refused("the node reads keys from files; use keyfile")},
+		{pattern: "cacerts.*", value: refused("the node reads certificates from files; use cacertfile")},
+		{pattern: "key.*", secret: true, value: refused("the node reads keys from files; use keyfile")},
 		{pattern: "psk_identity", value: refused("there are no pre-shared keys")},
-		{pattern: "crl_sources.**", value: refused("the node reads no certificate revocation lists")},
+		{pattern: "crl_sources.*", value: refused(noRevocation)},
+		{pattern: "crl_sources.*.path", value: refused(noRevocation)},
+		{pattern: "crl_sources.*.timeout", value: refused(noRevocation)},
 		{pattern: "dh", idle: "key exchange uses elliptic curves only"},
 		{pattern: "dhfile", idle: "key exchange uses elliptic curves only"},
 		{pattern: "client_renegotiation", idle: "there is no renegotiation"},
@@ -43,7 +46,7 @@ func tlsKeys(server bool, prefix string, field func(*Config) *TLS) []key {
 		{pattern: "bypass_pem_cache", idle: "certificate files are read again when they change"},
 	}
 	for i := range list {
-		list[i].pattern = prefix + "." + list[i].pattern
+		list[i].pattern = strings.TrimSuffix(prefix+"."+list[i].pattern, ".")
 		list[i].live = server
 	}
 	return list
@@ -109,18 +112,32 @@ func depth(field func(*Config) *TLS) value {
 	}
 }
 
-// onlyFalse is a flag that must be off, because the node lacks the protection that it
-// would turn on. Accepting true would give a false sense of safety.
-func onlyFalse(why string) func(*parser, string, string) (string, error) {
-	return func(_ *parser, _, value string) (string, error) {
-		if on, err := boolean(value); err == nil && !on {
+const noRevocation = "the node reads no certificate revocation lists and would accept revoked certificates"
+
+// noTLS is the key above the options, whose only value says that there are none.
+func noTLS(field func(*Config) *TLS) value {
+	return value{set: func(p *parser, _, value string) (string, error) {
+		if value != "none" {
+			return "", errors.New("is not none")
+		}
+		*field(p.c) = TLS{Depth: -1}
+		return "", nil
+	}}
+}
+
+// only is a key that the node can obey at one value alone, because it lacks the protection that any other would turn on.
+// Accepting another would give a false sense of safety. The name of a flag may be written both ways.
+func only(wanted, why string) value {
+	return value{refuses: true, set: func(_ *parser, _, value string) (string, error) {
+		on, err := boolean(value)
+		if value == wanted || err == nil && strconv.FormatBool(on) == wanted {
 			return "", nil
 		}
-		return "", errors.New(why)
-	}
+		return "", fmt.Errorf("is not supported, only %s: %s", wanted, why)
+	}}
 }
 
 // refused is a key that the node cannot obey and must not ignore.
 func refused(why string) value {
-	return value{set: func(*parser, string, string) (string, error) { return "", errors.New("is not supported: " + why) }}
+	return value{refuses: true, set: func(*parser, string, string) (string, error) { return "", errors.New("is not supported: " + why) }}
 }

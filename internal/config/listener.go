@@ -51,6 +51,8 @@ func (c *Config) AMQPAddresses(a Address) []string {
 // sets only the listener with TLS, there is no other, as in RabbitMQ.
 func (l Listener) Plain(secure SecureListener, a Address) string {
 	switch {
+	case !a.Said && l.Port == NoAddress:
+		return ""
 	case !a.Said && l.Said():
 		return l.Address(a.Value)
 	case !a.Said && secure.Said(), a.Value == NoAddress:
@@ -65,6 +67,42 @@ func (c *Config) WebAMQPAddress() string {
 		return ""
 	}
 	return c.WebAMQP.Address(":15678")
+}
+
+// Said says whether the configuration sets the listener, or the certificate for it: without a port it has the default port, as in
+// RabbitMQ.
+func (l SecureListener) Said() bool { return l.Listener.Said() || l.TLS.Said() }
+
+// ManagementListeners are the listeners of the management API, without TLS and with, where either way to write them counts.
+func (c *Config) ManagementListeners() (plain Listener, secure SecureListener) {
+	plain, secure = c.Management, c.ManagementTLS
+	older := c.ManagementListener
+	switch {
+	case !c.olderManagement():
+	case c.ManagementListenerTLS:
+		if secure = older; secure.Port == "" {
+			secure.Port = "15672"
+		}
+		if !older.TLS.Said() {
+			// As in RabbitMQ: the certificate of the AMQP listeners, without their rules for clients.
+			secure.TLS = c.TLS
+			secure.TLS.Verify, secure.TLS.Require = false, false
+		}
+	default:
+		plain = older.Listener
+	}
+	return plain, secure
+}
+
+// olderManagement says whether management.listener.* is set.
+func (c *Config) olderManagement() bool {
+	return c.ManagementListenerTLS || c.ManagementListener.Said()
+}
+
+// ManagementAddresses are the addresses of the management API, without TLS and with; "" means no listener.
+func (c *Config) ManagementAddresses(a Address) (plain, secure string) {
+	p, s := c.ManagementListeners()
+	return p.Plain(s, a), s.SecureAddress(":15671")
 }
 
 // SecureAddress is the address of an HTTP server with TLS; "" means no listener.

@@ -26,3 +26,6 @@ type LogOutput struct {
 
 // LogCategories are the categories of our lines, by RabbitMQ's names.
 var LogCategories = []string{"default", "connection", "queue"}
+
+// quietCategories are RabbitMQ's categories in which nothing is logged here.
+var quietCategories = []string{"channel", "federation", "mirroring", "ra", "upgrade", "user"}

@@ -3,7 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"bartleby.mq/internal/wire/erlterm"
 )
 
 // Error is a line that is wrong.
@@ -34,7 +37,23 @@ type Warning struct {
 }
 
 // File is the text of one configuration file.
-type File struct{ Name, Text string }
+type File struct {
+	Name, Text string
+	// Terms: the text is of Erlang terms, as advanced.config and rabbitmq.config are, and no lines.
+	Terms bool
+}
+
+// IsTerms says whether a text is of Erlang terms. RabbitMQ goes by the name of a file, and if that says nothing by the text.
+func IsTerms(name, text string) bool {
+	switch {
+	case strings.HasSuffix(name, ".config"):
+		return true
+	case strings.HasSuffix(name, ".conf"):
+		return false
+	}
+	all, err := erlterm.Read(text)
+	return err == nil && len(all) > 0
+}
 
 // Parse reads the text of a rabbitmq.conf over c; see ParseFiles.
 func Parse(c *Config, text string) (warnings []Warning, err error) {
@@ -43,14 +62,20 @@ func Parse(c *Config, text string) (warnings []Warning, err error) {
 
 // ParseFiles reads configuration files over c as if they were one file. Lines have the
 // form "key = value"; "#" begins a comment. A value in single quotes is literal; in any
-// other value $(NAME) is replaced by getenv(NAME). The last line with a key counts.
+// other value $(NAME) is replaced by getenv(NAME). The last line with a key counts, and
+// a setting in a file of Erlang terms replaces all lines before it that belong to it.
 // ParseFiles reads all lines and joins an *Error for each wrong one. After an error c
 // must not be used.
 func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings []Warning, err error) {
 	var failed []error
 	var lines []line
-	last := map[string]int{} // the last line of each key
 	for _, f := range files {
+		if f.Terms {
+			t := readTerms(f)
+			failed, warnings = append(failed, t.failed...), append(warnings, t.warnings...)
+			lines = append(slices.DeleteFunc(lines, func(l line) bool { return t.replaced(l.key) }), t.lines...)
+			continue
+		}
 		number := 0
 		for text := range strings.Lines(f.Text) {
 			number++
@@ -59,12 +84,21 @@ func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings 
 			if l.key, l.value, err = split(text, getenv); err != nil {
 				failed = append(failed, &Error{f.Name, number, l.key, err.Error()})
 			} else if l.key != "" {
-				last[l.key] = len(lines)
 				lines = append(lines, l)
 			}
 		}
 	}
-	p := parser{c: c, listed: map[*[]string]bool{}}
+	more, err := newParser(c).all(lines)
+	return append(warnings, more...), errors.Join(append(failed, err)...)
+}
+
+// all applies lines. The last line with a key counts.
+func (p *parser) all(lines []line) (warnings []Warning, err error) {
+	last := map[string]int{} // the last line of each key
+	for i, l := range lines {
+		last[l.key] = i
+	}
+	var failed []error
 	for i, l := range lines {
 		if last[l.key] != i {
 			continue
@@ -78,6 +112,8 @@ func ParseFiles(c *Config, getenv func(string) string, files ...File) (warnings 
 	}
 	return warnings, errors.Join(failed...)
 }
+
+func newParser(c *Config) *parser { return &parser{c: c, listed: map[*[]string]bool{}} }
 
 // line is a line with a key.
 type line struct {
@@ -176,16 +212,11 @@ func cut(s string) string {
 // The error never contains a secret value. Errors of key.set follow the value: "is not
 // an integer".
 func (p *parser) set(key, value string) (idle string, err error) {
-	segments := segmentsOf(key)
-	for i := range keys {
-		k := &keys[i]
-		name, ok := k.match(segments)
-		if !ok {
-			continue
-		}
+	if k := lookUp(key); k != nil {
 		if k.set == nil {
 			return k.idle, nil
 		}
+		name, _ := k.match(segmentsOf(key))
 		idle, err := k.set(p, name, value)
 		switch {
 		case err != nil && k.secret:
@@ -195,7 +226,21 @@ func (p *parser) set(key, value string) (idle string, err error) {
 		}
 		return idle, nil
 	}
-	return "", fmt.Errorf("unknown key; did you mean %s?", nearest(key))
+	if like := nearest(key); like != "" {
+		return "", fmt.Errorf("unknown key; did you mean %s?", like)
+	}
+	return "", errors.New("unknown key: neither RabbitMQ " + CompatibleVersion + " nor Bartleby has it")
+}
+
+// lookUp is the key that a name means; nil if there is none.
+func lookUp(name string) *key {
+	segments := segmentsOf(name)
+	for i := range keys {
+		if _, ok := keys[i].match(segments); ok {
+			return &keys[i]
+		}
+	}
+	return nil
 }
 
 // segmentsOf splits a key at its dots. A dot after a backslash is part of a name.

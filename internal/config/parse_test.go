@@ -20,7 +20,46 @@ func TestKeys(t *testing.T) {
 		{"", func(*Config) {}},
 		{"# a comment\n\n   # another\r\n", func(*Config) {}},
 		{"listeners.tcp.default = 5673", func(c *Config) { c.AMQP = []string{":5673"} }},
-		{"listeners.tcp.1 = ::1:5672", nil},
+		{"listeners.tcp.1 = ::1:5672", func(c *Config) { c.AMQP = []string{"[::1]:5672"} }},
+		{"listeners.tcp.1 = :::5672\nlisteners.tcp.2 = *:5673\nlisteners.tcp.3 = localhost:5674", func(c *Config) {
+			c.AMQP = []string{"[::]:5672", ":5673", "localhost:5674"}
+		}},
+		{"listeners.tcp.1 = fe80::1%eth0:5672", func(c *Config) { c.AMQP = []string{"[fe80::1%eth0]:5672"} }},
+		{"listeners.tcp.1 = ::5672", nil},
+		{"listeners.tcp.1 = :5672", nil},
+		{"listeners.tcp.1 = a:b:5672", nil},
+		{"listeners.tcp.1 = [::1:5672", nil},
+		{"listeners.tcp.1 = [127.0.0.1]:5672", nil},
+		{"listeners.tcp.1 = 127.0.0.1:0", nil},
+		{"management.listener.port = 15671\nmanagement.listener.ip = 10.0.0.1\nmanagement.listener.ssl = true\nmanagement.listener.ssl_opts.certfile = c", func(c *Config) {
+			c.ManagementListener = SecureListener{Listener{"10.0.0.1", "15671"}, TLS{Depth: -1, CertFile: "c"}}
+			c.ManagementListenerTLS = true
+		}},
+		{"management.path_prefix = rabbit/mq/\nprometheus.path = /m", func(c *Config) { c.ManagementPrefix, c.PrometheusPath = "/rabbit/mq", "/m" }},
+		{"management.path_prefix = /", func(*Config) {}},
+		{"management.path_prefix = /a/../b", nil},
+		{"management.path_prefix = //a", nil},
+		{"prometheus.path = /a b", nil},
+		{"prometheus.tcp.listener = none", func(c *Config) { c.Prometheus = Listener{"", "none"} }},
+		{"prometheus.tcp.listener = 127.0.0.1:9000", func(c *Config) { c.Prometheus = Listener{"127.0.0.1", "9000"} }},
+		{"management.disable_basic_auth = true\nprometheus.authentication.enabled = true\nmanagement.restrictions.operator_policy_changes.disabled = true", func(c *Config) {
+			c.NoBasicAuth, c.PrometheusLogin, c.KeepOperatorPolicies = true, true, true
+		}},
+		{"management.login_session_timeout = 60\nmanagement.http.hide_allow_header = true", func(c *Config) { c.SessionLife, c.HideAllow = time.Hour, true }},
+		{"management.hsts.policy = max-age=31536000; includeSubDomains\nmanagement.headers.frame_options = DENY", func(c *Config) {
+			c.Headers = map[string]string{"Strict-Transport-Security": "max-age=31536000; includeSubDomains", "X-Frame-Options": "DENY"}
+		}},
+		{"management.tcp.max_connections = 50\nprometheus.ssl.max_connections = infinity", func(c *Config) { c.MaxHTTP.Management = 50 }},
+		{"total_memory_available_override_value = 8GiB", func(c *Config) { c.TotalMemory = 8 << 30 }},
+		{"ssl_options.certfile = c\nssl_options = none", func(*Config) {}},
+		{"queue_types.classic.enabled = true\nqueue_types.stream.enabled = false\nvhost_max = infinity\nmanagement.oauth_enabled = off", func(*Config) {}},
+		{"queue_types.classic.enabled = false", nil},
+		{"vhost_max = 10", nil},
+		{"management.oauth_enabled = true", nil},
+		{"log.connectoin.level = debug", nil},
+		{"deprecated_features.permit.global_qoss = true", nil},
+		{"mqtt.vhosst = /", nil},
+		{"management.ssl.keyfille = /k", nil},
 		{"listeners.tcp.1 = 127.0.0.1:5672\nlisteners.tcp.2 = [::1]:5672", func(c *Config) { c.AMQP = []string{"127.0.0.1:5672", "[::1]:5672"} }},
 		{"listeners.tcp = none", func(c *Config) { c.AMQP = []string{} }},
 		{"listeners.ssl.default = 5671", func(c *Config) { c.AMQPS = []string{":5671"} }},
@@ -35,7 +74,11 @@ func TestKeys(t *testing.T) {
 		{"frame_max = 4096", func(c *Config) { c.FrameMax = 4096 }},
 		{"frame_max = 4095", nil},
 		{"channel_max = 100", func(c *Config) { c.ChannelMax = 100 }},
-		{"channel_max = 0", nil},
+		{"channel_max = 0", func(c *Config) { c.ChannelMax = 0 }},
+		{"frame_max = 0", func(c *Config) { c.FrameMax = 0 }},
+		{"frame_max = 128KiB", func(c *Config) { c.FrameMax = 131072 }},
+		{"frame_max = 2147483648", nil},
+		{"connection_max = 10\nmax_connections = 0", func(c *Config) { c.MaxConnections = 0 }},
 		{"connection_max = 10", func(c *Config) { c.MaxConnections = 10 }},
 		{"handshake_max_per_address = infinity", func(c *Config) { c.MaxHandshakes = 0 }},
 		{"connection_max = 10\nconnection_max = infinity", func(c *Config) { c.MaxConnections = 0 }},
@@ -181,12 +224,13 @@ func readBack(t *testing.T, c Config) {
 // Every wrong line is named, with what would be right.
 func TestErrorsNameLineKeyValueAndRule(t *testing.T) {
 	c := Default()
-	_, err := Parse(&c, "heartbeat = 10\nhartbeat = 10\n\nframe_max = 12\ndisk_free_limit.absolut = 1GB\nlisteners.tpc.default = 5672\n")
+	_, err := Parse(&c, "heartbeat = 10\nhartbeat = 10\n\nframe_max = 12\ndisk_free_limit.absolut = 1GB\nlisteners.tpc.default = 5672\nvm_args = x\n")
 	want := strings.Join([]string{
 		"line 2: hartbeat: unknown key; did you mean heartbeat?",
-		`line 4: frame_max: "12" is not an integer from 4096 to 2147483647`,
+		`line 4: frame_max: "12" is not a size from 4096 to 2147483647 bytes, or 0 for no limit`,
 		"line 5: disk_free_limit.absolut: unknown key; did you mean disk_free_limit.absolute?",
 		"line 6: listeners.tpc.default: unknown key; did you mean listeners.tcp.*?",
+		"line 7: vm_args: unknown key: neither RabbitMQ 4.3.6 nor Bartleby has it",
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
@@ -201,10 +245,10 @@ func TestWarnings(t *testing.T) {
 	want := []Warning{
 		{"", 1, "cluster_formation.peer_discovery_backend", "there is one node"},
 		{"", 2, "ssl_options.dhfile", "key exchange uses elliptic curves only"},
-		{"", 3, "log.federation.level", "there is no log category federation"},
+		{"", 3, "log.federation.level", "nothing is logged in the category federation"},
 		{"", 4, "log.file.rotation.size", "the node does not rotate log files; use logrotate, and SIGHUP to reopen them"},
-		{"", 5, "management.rates_mode", "statistics are always exact"},
-		{"", 6, "deprecated_features.permit.ram_node_type", "there is no deprecated feature ram_node_type"},
+		{"", 5, "management.rates_mode", "statistics are always exact, and always there"},
+		{"", 6, "deprecated_features.permit.ram_node_type", "the deprecated feature ram_node_type is not there"},
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +277,7 @@ func TestEnvironment(t *testing.T) {
 	if len(c.AMQP) != 1 || c.AMQP[0] != ":5673" || c.Log.Categories["connection"] != "warning" || c.Log.Categories["default"] != "debug" {
 		t.Errorf("listeners %v, levels %v", c.AMQP, c.Log.Categories)
 	}
-	if p := EnvironmentPaths(getenv); p.ConfigFile != "/etc/rabbitmq/rabbitmq.conf" {
+	if p := EnvironmentPaths(getenv); p.ConfigFile != "/etc/rabbitmq/rabbitmq" {
 		t.Errorf("the file is %s", p.ConfigFile)
 	}
 	if f := c.FirstStart; f.User != "u" || f.Password != "p" || f.VHost != "v" {

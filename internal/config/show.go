@@ -31,7 +31,7 @@ const Masked = "********"
 
 // quoted writes a value so that split reads it back.
 func quoted(value string) string {
-	if value == "" || value[0] == '\'' || strings.Contains(value, "#") || strings.TrimSpace(value) != value {
+	if value == "" || value[0] == '\'' || strings.ContainsAny(value, "#\n") || strings.Contains(value, "$(") || strings.TrimSpace(value) != value {
 		return "'" + value + "'"
 	}
 	return value
@@ -91,18 +91,18 @@ func isWild(pattern string) bool { return strings.Contains(pattern, "*") }
 // TakeOver returns old with all settings of next that a running node can change, and the
 // changed settings of next that need a restart.
 func TakeOver(old, next *Config) (now Config, waiting []Setting, err error) {
-	var text strings.Builder
+	var lines []line
 	add := func(c *Config, live bool) {
 		for _, s := range c.Settings() {
 			if s.Live == live {
-				text.WriteString(s.line() + "\n")
+				lines = append(lines, line{key: s.Key, value: s.Value})
 			}
 		}
 	}
 	add(old, false)
 	add(next, true)
 	now = Default()
-	if _, err = Parse(&now, text.String()); err != nil {
+	if _, err = newParser(&now).all(lines); err != nil {
 		return Config{}, nil, err // cannot happen: both were read before
 	}
 	now.NodeName = old.NodeName

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
@@ -145,6 +146,8 @@ func counted(unit any) string {
 		return "a number of seconds"
 	case time.Millisecond:
 		return "a number of milliseconds"
+	case time.Minute:
+		return "a number of minutes"
 	}
 	return "an integer"
 }
@@ -240,7 +243,12 @@ func port(field func(*Config) *string) value {
 			*field(p.c) = value
 			return "", nil
 		},
-		show: func(c *Config) []named { return one(*field(c)) },
+		show: func(c *Config) []named {
+			if *field(c) == NoAddress {
+				return nil // another key shows it
+			}
+			return one(*field(c))
+		},
 	}
 }
 
@@ -287,16 +295,38 @@ func byteSize(value string) (int64, error) {
 	return n * unit, nil
 }
 
-// listenAddress reads HOST:PORT, or a port for all interfaces.
+// listenAddress reads a port for all interfaces, or HOST:PORT.
 func listenAddress(value string) (string, error) {
 	if checkPort(value) == nil {
 		return ":" + value, nil
 	}
-	host, port, err := net.SplitHostPort(value)
-	if err != nil || host == "" || checkPort(port) != nil {
+	host, port, err := hostPort(value)
+	if err != nil {
 		return "", errors.New("is neither a port nor HOST:PORT")
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// hostPort reads HOST:PORT. The last colon separates, so that RabbitMQ's :::5672 is every interface and ::1:5672 loopback;
+// brackets around an address of IPv6 may be there. * is every interface.
+func hostPort(value string) (host, port string, err error) {
+	at := strings.LastIndexByte(value, ':')
+	if at <= 0 || checkPort(value[at+1:]) != nil {
+		return "", "", errors.New("is not HOST:PORT")
+	}
+	host, port = value[:at], value[at+1:]
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		if host, ok = strings.CutSuffix(inner, "]"); !ok || !strings.Contains(host, ":") {
+			return "", "", errors.New("is not HOST:PORT")
+		}
+	}
+	if host == "*" {
+		return "", port, nil
+	}
+	if _, bad := netip.ParseAddr(host); bad != nil && strings.ContainsAny(host, ":[]*/ ") {
+		return "", "", errors.New("is not HOST:PORT")
+	}
+	return host, port, nil
 }
 
 // shownAddress is the form that listenAddress reads.

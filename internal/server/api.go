@@ -18,6 +18,7 @@ func (s *Server) makeAPI() {
 		Broker: s.broker, Logger: s.Logger, NodeName: s.Config.NodeName, ClusterName: s.Config.ClusterName,
 		ProductVersion: s.Version, Version: s.Config.ProductVersion,
 		Stop: s.OnStop, StopApp: s.OnStopApp, SetAlarm: s.setAlarm, Listeners: s.listeners, Limits: s.limits, Shovels: s.shovels, Certificates: s.expiries, MaxBody: s.Config.MaxHTTPBody, Known: known,
+		NoBasicAuth: s.Config.NoBasicAuth, KeepOperatorPolicies: s.Config.KeepOperatorPolicies, HideAllow: s.Config.HideAllow, SessionLife: s.Config.SessionLife,
 		Audit: s.Audit, Settings: s.settings, Office: s.office,
 		SetMemoryWatermark: s.setLimit(&s.memory), SetDiskFreeLimit: s.setLimit(&s.disk), LogLevel: s.LogLevel, SetLogLevel: s.SetLogLevel,
 	})

@@ -23,6 +23,7 @@ type certificates struct {
 // loadCertificates reads the certificates of the listeners that are on.
 func (s *Server) loadCertificates() error {
 	c := s.config.Load()
+	_, management := c.ManagementListeners()
 	for _, l := range []struct {
 		on    bool
 		what  string
@@ -30,7 +31,7 @@ func (s *Server) loadCertificates() error {
 		field **listen.Credentials
 	}{
 		{len(s.AMQPS) > 0, "AMQP listener with TLS", c.TLS, &s.tls.amqp},
-		{s.HTTPS != "", "management listener with TLS", c.ManagementTLS.TLS, &s.tls.management},
+		{s.HTTPS != "", "management listener with TLS", management.TLS, &s.tls.management},
 		{s.PrometheusHTTPS != "", "metrics listener with TLS", c.PrometheusTLS.TLS, &s.tls.prometheus},
 		{s.WebAMQPS != "", "listener for AMQP over WebSocket with TLS", c.WebAMQPTLS.TLS, &s.tls.web},
 	} {
@@ -48,12 +49,13 @@ func (s *Server) loadCertificates() error {
 
 // reloadCertificates reads the files again. It logs unreadable files and keeps the previous certificates.
 func (s *Server) reloadCertificates(c *config.Config) {
+	_, management := c.ManagementListeners()
 	for _, l := range []struct {
 		what   string
 		tls    config.TLS
 		loaded *listen.Credentials
 	}{
-		{"amqps", c.TLS, s.tls.amqp}, {"management", c.ManagementTLS.TLS, s.tls.management}, {"prometheus", c.PrometheusTLS.TLS, s.tls.prometheus},
+		{"amqps", c.TLS, s.tls.amqp}, {"management", management.TLS, s.tls.management}, {"prometheus", c.PrometheusTLS.TLS, s.tls.prometheus},
 		{"web_amqp", c.WebAMQPTLS.TLS, s.tls.web},
 	} {
 		if l.loaded == nil {

@@ -39,14 +39,18 @@ func (s *Server) startHTTP() error {
 	if err := s.startManagement(); err != nil {
 		return err
 	}
-	h := metrics.Handler(metrics.Options{
+	h := s.metricsPath(metrics.Handler(metrics.Options{
 		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus, Jobs: s.office.Jobs, Logger: s.Logger,
-	})
+	}))
 	for _, l := range []struct {
 		addr  string
 		tls   *listen.Credentials
 		field *net.Addr
-	}{{s.Prometheus, nil, &s.addrs.Prometheus}, {s.PrometheusHTTPS, s.tls.prometheus, &s.addrs.PrometheusHTTPS}} {
+		most  int
+	}{
+		{s.Prometheus, nil, &s.addrs.Prometheus, s.Config.MaxHTTP.Prometheus},
+		{s.PrometheusHTTPS, s.tls.prometheus, &s.addrs.PrometheusHTTPS, s.Config.MaxHTTP.PrometheusTLS},
+	} {
 		if l.addr == "" {
 			continue
 		}
@@ -54,7 +58,7 @@ func (s *Server) startHTTP() error {
 		if err != nil {
 			return fmt.Errorf("metrics listener: %w", err)
 		}
-		s.serveHTTP(socket, l.tls, l.field, h)
+		s.serveHTTP(socket, l.tls, l.field, l.most, h)
 	}
 	return nil
 }
@@ -63,19 +67,20 @@ func (s *Server) startHTTP() error {
 // line, which needs no listener of the API.
 func (s *Server) startManagement() error {
 	h := s.managementAPI()
+	web := s.dressed(h)
 	if s.HTTP != "" {
 		socket, err := net.Listen("tcp", s.HTTP)
 		if err != nil {
 			return fmt.Errorf("management listener: %w", err)
 		}
-		s.serveHTTP(socket, nil, &s.addrs.HTTP, h)
+		s.serveHTTP(socket, nil, &s.addrs.HTTP, s.Config.MaxHTTP.Management, web)
 	}
 	if s.HTTPS != "" {
 		socket, err := net.Listen("tcp", s.HTTPS)
 		if err != nil {
 			return fmt.Errorf("management listener with TLS: %w", err)
 		}
-		s.serveHTTP(socket, s.tls.management, &s.addrs.HTTPS, h)
+		s.serveHTTP(socket, s.tls.management, &s.addrs.HTTPS, s.Config.MaxHTTP.ManagementTLS, web)
 	}
 	s.openDoor(h)
 	return nil
@@ -93,7 +98,7 @@ func (s *Server) openDoor(h http.Handler) {
 		s.Logger.Warn("no control socket: the command line needs --url and a user", "data_dir", s.DataDir, "error", err)
 		return
 	}
-	s.serveHTTP(l, nil, new(net.Addr), api.Local(h))
+	s.serveHTTP(l, nil, new(net.Addr), 0, api.Local(h))
 }
 
 func (s *Server) clusterName() string {
@@ -104,13 +109,16 @@ func (s *Server) clusterName() string {
 }
 
 // serveHTTP serves requests on a listener, with TLS if there are credentials, and records
-// its address.
-func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *net.Addr, h http.Handler) {
+// its address. most is the configured limit of connections; 0: none but the node's own.
+func (s *Server) serveHTTP(l net.Listener, secure *listen.Credentials, field *net.Addr, most int, h http.Handler) {
 	s.mu.Lock()
 	*field = l.Addr()
 	s.mu.Unlock()
 	server := s.httpServer(h)
-	l = newCrowd(l, s.sockets.http, s.ConnectionLogger)
+	if most == 0 || most > s.sockets.http {
+		most = s.sockets.http
+	}
+	l = newCrowd(l, most, s.ConnectionLogger)
 	if secure != nil {
 		l = tls.NewListener(l, secure.Config("h2", "http/1.1"))
 	}

@@ -21,7 +21,7 @@ const leastBudget = 1 << 20
 // but at most a quarter and an eighth of the memory alarm's limit.
 func (s *Server) storage() broker.Storage {
 	c := s.Config.Storage
-	total := cmp.Or(totalMemory(), defaultMemory)
+	total := cmp.Or(memoryOf(&s.Config), defaultMemory)
 	index, cache := total/8, total/16
 	if limit := s.Config.Memory.Limit(total); limit > 0 {
 		index, cache = min(index, max(limit/4, leastBudget)), min(cache, max(limit/8, leastBudget))
@@ -39,7 +39,7 @@ func (s *Server) LimitGoMemory() {
 	if os.Getenv("GOGC") == "" {
 		s.tendCollector()
 	}
-	total := totalMemory()
+	total := memoryOf(&s.Config)
 	if os.Getenv("GOMEMLIMIT") != "" || total == 0 {
 		return
 	}

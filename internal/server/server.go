@@ -10,6 +10,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -369,7 +370,7 @@ func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 	c := s.config.Load()
 	secure := secured(nc, c.Auth.CertLogin)
 	session091.Serve(nc, first, session091.Options{
-		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: heartbeat(c),
+		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: cmp.Or(c.ChannelMax, session091.NoChannelMax), FrameMax: cmp.Or(c.FrameMax, session091.NoFrameMax), Heartbeat: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
 		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened, Stands: stands(place),
@@ -382,12 +383,15 @@ func (s *Server) serve10(nc net.Conn, first []byte, place *listen.Place) {
 	_, web := nc.(*listen.WebSocket)
 	session10.Serve(nc, first, session10.Options{
 		Web:    web,
-		Broker: s.broker, Logger: s.ConnectionLogger, SessionMax: c.SessionMax, LinkMax: c.LinkMax, FrameMax: c.FrameMax, IdleTimeout: heartbeat(c),
+		Broker: s.broker, Logger: s.ConnectionLogger, SessionMax: c.SessionMax, LinkMax: c.LinkMax, FrameMax: cmp.Or(c.FrameMax, uint32(max(c.MaxMessageSize, minFrameMax))), IdleTimeout: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, Strict: c.Strict,
 		TLS: secure, HandshakeTimeout: c.HandshakeTimeout, Opened: place.Opened, Stands: stands(place),
 	})
 }
+
+// minFrameMax is the least frame_max of AMQP 1.0 where there is no limit: then a frame may be as large as a message.
+const minFrameMax = 128 << 10
 
 // heartbeat is the configured one for a session, to which 0 is the default.
 func heartbeat(c *config.Config) time.Duration {

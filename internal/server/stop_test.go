@@ -30,7 +30,7 @@ func TestStopWaitsForRequestsThatItCut(t *testing.T) {
 		}
 		ended.Store(true)
 	})
-	s.serveHTTP(l, nil, new(net.Addr), h)
+	s.serveHTTP(l, nil, new(net.Addr), 0, h)
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)

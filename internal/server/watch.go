@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"time"
 
+	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/edge/api"
 	"bartleby.mq/internal/edge/metrics"
 	"bartleby.mq/internal/run/broker"
@@ -130,8 +132,8 @@ func (s *Server) nodeStatus() metrics.Node {
 func (s *Server) room() metrics.Node {
 	c := s.inForce()
 	n := metrics.Node{
-		Resident: residentMemory(), MemoryLimit: c.Memory.Limit(totalMemory()),
-		DiskFree: -1, DiskLimit: c.Disk.Limit(totalMemory()),
+		Resident: residentMemory(), MemoryLimit: c.Memory.Limit(memoryOf(c)),
+		DiskFree: -1, DiskLimit: c.Disk.Limit(memoryOf(c)),
 	}
 	if !s.private() {
 		n.DiskFree = freeDisk(s.DataDir)
@@ -149,3 +151,6 @@ func (s *Server) reserve(n metrics.Node) (there bool, err error) {
 	}
 	return there, err
 }
+
+// memoryOf is the memory that relative limits are a share of, in bytes.
+func memoryOf(c *config.Config) int64 { return cmp.Or(c.TotalMemory, totalMemory()) }

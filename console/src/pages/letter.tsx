@@ -77,7 +77,7 @@ export function LetterPage(props: { vhost: string; queue: string; id: string }) 
           {c?.from && <p class="muted small">{c.from === "settle" ? "The consumer said so when it rejected it." : <>The message says so in its headers ({c.from}).</>}</p>}
           <Who by={l.rejected_by} />
         </div></Card>
-        <Card title={!l.body.section ? "Body" : l.body.section === "amqp-value" ? "Body (an AMQP value)" : "Body (AMQP sequences)"}><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"/api/" + path + "/body" + (revealed ? "?reveal=true" : "")} /></Card>
+        <Card title={!l.body.section ? "Body" : l.body.section === "amqp-value" ? "Body (an AMQP value)" : "Body (AMQP sequences)"}><Body text={l.body.text} encoding={l.body.encoding} bytes={l.body.bytes} cut={l.body.cut} download={"api/" + path + "/body" + (revealed ? "?reveal=true" : "")} /></Card>
         <Card title="Headers"><Arguments of={l.headers} /></Card>
       </div>
       <div class="stack">

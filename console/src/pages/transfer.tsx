@@ -25,7 +25,7 @@ function Export(props: { vhost: string; queue: string; others?: string[]; filter
     <p>{q ? <>The letters of <b class="name">{props.queue}</b> that match the filter</> : <>All {known ? <b>{plural(known.letters, "letter")}</b> : "letters"} of <b class="name">{props.queue}</b></>}, one a line as JSON, with bodies, headers and the history of their deaths. They stay in the queue.</p>
     {(props.others ?? []).length > 0 && <Note kind="warn">The group has letters in <b class="name">{props.others!.join(", ")}</b> too. A file has those of one queue: choose the other above, at “Are in”, and export it as well.</Note>}
     <p class="muted">What is masked for you is masked in the file, too; then it cannot be imported as it was.</p>
-    <div class="row"><a class="button primary" href={"/api/" + p`office/export/${props.vhost}/${props.queue}` + (q ? "?" + q : "")} download={`${props.queue.replace(/[^\w.-]+/g, "-")}-letters.ndjson`} onClick={() => setTimeout(props.close)}>Download</a></div>
+    <div class="row"><a class="button primary" href={"api/" + p`office/export/${props.vhost}/${props.queue}` + (q ? "?" + q : "")} download={`${props.queue.replace(/[^\w.-]+/g, "-")}-letters.ndjson`} onClick={() => setTimeout(props.close)}>Download</a></div>
   </Dialog>;
 }
 

@@ -21,6 +21,9 @@ func (r *request) admit() *failure {
 	if r.rt.access == open {
 		return nil
 	}
+	if r.s.KeepOperatorPolicies && r.rt.pattern == operatorPolicy && !isLocal(r.Request) {
+		return operatorPoliciesStay // who asks does not matter, as in RabbitMQ
+	}
 	if err := r.authenticate(); err != nil {
 		return err
 	}
@@ -29,7 +32,7 @@ func (r *request) admit() *failure {
 
 // authenticate authenticates the user (BR-15.1, BR-15.2).
 func (r *request) authenticate() *failure {
-	if local, _ := r.Context().Value(localKey{}).(bool); local {
+	if isLocal(r.Request) {
 		r.user, r.tags, r.local, r.visible = operator, []auth.Tag{auth.Administrator}, true, broker.AllVisible
 		return nil
 	}
@@ -37,6 +40,12 @@ func (r *request) authenticate() *failure {
 		return r.resume()
 	}
 	name, password, ok := r.BasicAuth()
+	switch {
+	case r.s.NoBasicAuth && ok:
+		return noPasswords
+	case r.s.NoBasicAuth:
+		return noBearer
+	}
 	if !ok && r.s.b.Strict && r.Header.Get("Authorization") == "" {
 		return noCredentials
 	}
@@ -44,6 +53,37 @@ func (r *request) authenticate() *failure {
 		return wrongPassword
 	}
 	return r.logIn(name, password)
+}
+
+// The refusals of requests with a password, and without one, where no password opens the API. Neither asks a browser for one.
+var (
+	noPasswords = notAuthorised("HTTP access denied: basic auth disabled")
+	noBearer    = notAuthorised("HTTP access denied: no credentials")
+)
+
+// Guard lets those requests reach next whose user may monitor the node; realm is what others are asked to log in to. It takes
+// passwords also where the API takes none.
+func (s *server) Guard(realm string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		out := &responder{ResponseWriter: w}
+		r := &request{Request: hr, s: s, rt: &route{access: monitoring}}
+		name, password, ok := hr.BasicAuth()
+		err := noCredentials
+		if ok {
+			if err = r.logIn(name, password); err == nil && !r.may(monitoring) {
+				err = notAuthorised(accessTexts[monitoring])
+			}
+		}
+		if err != nil {
+			if !ok || err == wrongPassword {
+				out.Header().Set("WWW-Authenticate", `Basic realm="`+realm+`"`)
+			}
+			out.fail(err)
+			return
+		}
+		s.Known(hr.Context())
+		next.ServeHTTP(w, hr)
+	})
 }
 
 // logIn logs a user in for the request.
@@ -56,6 +96,14 @@ func (r *request) logIn(name, password string) *failure {
 	}
 	return r.welcome(id)
 }
+
+// isLocal says whether a request came through Local.
+func isLocal(r *http.Request) bool {
+	local, _ := r.Context().Value(localKey{}).(bool)
+	return local
+}
+
+var operatorPoliciesStay = &failure{http.StatusMethodNotAllowed, "method_not_allowed", "Broker settings disallow editing of operator policies."}
 
 // peerIP is the client's address; one that cannot be read counts as remote.
 func peerIP(r *http.Request) net.IP {

@@ -63,6 +63,14 @@ type Options struct {
 	Office *office.Office
 	// MaxBody is the maximal size of a request's body, in bytes; 0: 20,000,000, as in RabbitMQ.
 	MaxBody int64
+	// NoBasicAuth: no password opens the API, neither in a request nor at the console; the control socket still does.
+	NoBasicAuth bool
+	// KeepOperatorPolicies: requests cannot change operator policies; those of the control socket can.
+	KeepOperatorPolicies bool
+	// HideAllow leaves the header Allow out of answers.
+	HideAllow bool
+	// SessionLife is how long a login at the console lasts, also if it is in use; 0, or more: 12 hours.
+	SessionLife time.Duration
 	// Known, if not nil, is called with the context of each request when its user is
 	// authenticated.
 	Known func(context.Context)
@@ -115,6 +123,8 @@ type Handler interface {
 	// Sample takes a sample of what has a history of a day: the totals of the overview, and queues whose curves somebody has
 	// drawn within a day. Whoever owns the handler calls it once in SampleEvery.
 	Sample(now time.Time)
+	// Guard lets requests through to another handler if their user may monitor the node.
+	Guard(realm string, next http.Handler) http.Handler
 }
 
 // New returns the handler.
@@ -148,6 +158,9 @@ func New(o Options) Handler {
 	}
 	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies), imports: make(chan struct{}, imports)}
 	s.history.tellsStart = !s.b.Strict
+	if o.SessionLife > 0 {
+		s.sessions.life = min(o.SessionLife, sessionLife)
+	}
 	s.table = newRouteTable(s.routes())
 	return s
 }
@@ -185,7 +198,9 @@ func (s *server) serve(out *responder, hr *http.Request) {
 		s.unknown(out, hr.Method)
 		return
 	}
-	h.Set("Allow", methods.allow)
+	if !s.HideAllow {
+		h.Set("Allow", methods.allow)
+	}
 	if hr.Method == http.MethodOptions {
 		out.status = http.StatusOK
 		out.WriteHeader(out.status)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"mime/multipart"
+	"slices"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
@@ -218,10 +219,24 @@ func (s *server) importVHostDefinitions(r *request) (any, error) {
 	return nil, s.importFrom(r, r.vhost())
 }
 
+// hasOperatorPolicy says whether definitions have an operator policy.
+func hasOperatorPolicy(text []byte) bool {
+	v, _ := topology.ParseJSON(text) // the import itself says what is wrong with it
+	doc, _ := v.(map[string]any)
+	list, _ := doc["parameters"].([]any)
+	return slices.ContainsFunc(list, func(v any) bool {
+		p, _ := v.(map[string]any)
+		return p["component"] == definitions.OperatorPolicyComponent
+	})
+}
+
 func (s *server) importFrom(r *request, vhost message.VHost) error {
 	text, err := r.definitionsText()
 	if err != nil {
 		return err
+	}
+	if s.KeepOperatorPolicies && !r.local && hasOperatorPolicy(text) {
+		return operatorPoliciesStay
 	}
 	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
 	for _, w := range warnings {

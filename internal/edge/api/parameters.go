@@ -108,6 +108,9 @@ func (s *server) putParameter(r *request) (any, error) {
 		if err := missingKeys(body, "pattern", "definition"); err != nil {
 			return nil, err
 		}
+		if s.KeepOperatorPolicies && !r.local {
+			return nil, operatorPoliciesStay
+		}
 		d, err := definitions.Policy(name, body)
 		if err != nil {
 			return nil, err
@@ -143,6 +146,9 @@ func (s *server) deleteParameter(r *request) (any, error) {
 	case definitions.OperatorPolicyComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
+		}
+		if s.KeepOperatorPolicies && !r.local {
+			return nil, operatorPoliciesStay
 		}
 		return deleteDone(r.admin().DeletePolicy(r.vhost(), name, true))
 	case definitions.VHostLimitsComponent:

@@ -2,6 +2,9 @@ package api
 
 import "slices"
 
+// operatorPolicy is the pattern of one operator policy.
+const operatorPolicy = "operator-policies/{vhost}/{policy}"
+
 // routes are all resources and methods (BR-15.4), those of our own at the end.
 func (s *server) routes() []route {
 	routes := []route{
@@ -87,9 +90,9 @@ func (s *server) routes() []route {
 		{"DELETE", "policies/{vhost}/{policy}", policies, s.deletePolicy(false)},
 		{"GET", "operator-policies", managing, s.listPolicies(true)},
 		{"GET", "operator-policies/{vhost}", managing, s.listPolicies(true)},
-		{"GET", "operator-policies/{vhost}/{policy}", administers, s.getPolicy(true)},
-		{"PUT", "operator-policies/{vhost}/{policy}", administers, s.putPolicy(true)},
-		{"DELETE", "operator-policies/{vhost}/{policy}", administers, s.deletePolicy(true)},
+		{"GET", operatorPolicy, administers, s.getPolicy(true)},
+		{"PUT", operatorPolicy, administers, s.putPolicy(true)},
+		{"DELETE", operatorPolicy, administers, s.deletePolicy(true)},
 
 		{"GET", "parameters", policies, s.listParameters},
 		{"GET", "parameters/{component}", policies, s.listParameters},

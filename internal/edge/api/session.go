@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -39,7 +40,9 @@ const (
 
 // sessions are the open sessions. It is safe for use by many goroutines.
 type sessions struct {
-	mu   sync.Mutex
+	life time.Duration // of a session, if it is in use; 0: sessionLife
+
+	mu   sync.Mutex                     // guards open
 	open map[[sha256.Size]byte]*session // by the hash of the secret
 }
 
@@ -70,7 +73,7 @@ func (s *sessions) makeRoom(user string, now time.Time) {
 	all, mine := 0, 0
 	var oldest, oldestMine [sha256.Size]byte
 	for key, o := range s.open {
-		if o.isOver(now) {
+		if s.isOver(o, now) {
 			delete(s.open, key)
 			continue
 		}
@@ -92,8 +95,8 @@ func (s *sessions) makeRoom(user string, now time.Time) {
 	}
 }
 
-func (s *session) isOver(now time.Time) bool {
-	return now.Sub(s.used) >= sessionIdle || now.Sub(s.began) >= sessionLife
+func (s *sessions) isOver(o *session, now time.Time) bool {
+	return now.Sub(o.used) >= sessionIdle || now.Sub(o.began) >= cmp.Or(s.life, sessionLife)
 }
 
 // use returns the session of a secret, nil if there is none. Its idle time begins anew.
@@ -105,7 +108,7 @@ func (s *sessions) use(secret string, now time.Time) *session {
 	if o == nil {
 		return nil
 	}
-	if o.isOver(now) {
+	if s.isOver(o, now) {
 		delete(s.open, key)
 		return nil
 	}
@@ -219,6 +222,9 @@ func (r *request) resume() *failure {
 func (s *server) logInSession(r *request) (any, error) {
 	if sameSite.Check(r.Request) != nil {
 		return nil, sessionForeign
+	}
+	if s.NoBasicAuth {
+		return nil, noPasswords
 	}
 	if err := missingKeys(r.body, "username", "password"); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -33,8 +34,8 @@ import (
 type Options struct {
 	Broker     *broker.Broker
 	Logger     *slog.Logger
-	ChannelMax uint16        // BR-1.6; 0: 2047
-	FrameMax   uint32        // BR-1.6; 0: 131072
+	ChannelMax uint16        // BR-1.6; 0: 2047; NoChannelMax
+	FrameMax   uint32        // BR-1.6; 0: 131072; NoFrameMax
 	Heartbeat  time.Duration // BR-1.6; 0: 60 s; negative: no suggestion
 	Mechanisms []string      // BR-2.1; nil: serving.DefaultMechanisms
 	// Anonymous are the credentials of ANONYMOUS, if it is offered (BR-2.1).
@@ -58,8 +59,13 @@ const (
 	defaultChannelMax = 2047
 	defaultFrameMax   = 131072
 	minFrameMax       = 4096
-	openFrameMax      = 8192 // before tune-ok (BR-1.7)
-	defaultHeartbeat  = 60 * time.Second
+
+	// NoChannelMax and NoFrameMax tell the client that there is no limit. A channel's number has 16 bits, and a frame is never
+	// larger than a message may be.
+	NoChannelMax     = math.MaxUint16
+	NoFrameMax       = math.MaxUint32
+	openFrameMax     = 8192 // before tune-ok (BR-1.7)
+	defaultHeartbeat = 60 * time.Second
 
 	defaultHandshake = 10 * time.Second // BR-1.10
 	closeTimeout     = 30 * time.Second // for close-ok, as long as RabbitMQ waits (BR-1.13)

@@ -117,9 +117,14 @@ func (c *conn) startOk(m *amqp091.ConnectionStartOk) error {
 		Product: clientWord(m.ClientProperties, "product"), Version: clientWord(m.ClientProperties, "version"),
 	}
 	heartbeat := max(0, c.Heartbeat)
-	c.putMethod(0, amqp091.ConnectionTune{
-		ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second),
-	})
+	tune := amqp091.ConnectionTune{ChannelMax: c.ChannelMax, FrameMax: c.FrameMax, Heartbeat: uint16(heartbeat / time.Second)}
+	if c.ChannelMax == NoChannelMax {
+		tune.ChannelMax = 0
+	}
+	if c.FrameMax == NoFrameMax {
+		tune.FrameMax = 0
+	}
+	c.putMethod(0, tune)
 	c.state = stateTune
 	return nil
 }
@@ -192,6 +197,12 @@ func readCapabilities(properties amqp091.Table) (caps capabilities) {
 
 func (c *conn) tuneOk(m *amqp091.ConnectionTuneOk) error {
 	frameMax, channelMax := m.FrameMax, m.ChannelMax
+	if c.ChannelMax == NoChannelMax && channelMax == 0 {
+		channelMax = NoChannelMax
+	}
+	if largest := uint32(max(c.broker.MaxMessageSize, defaultFrameMax) + amqp091.FrameOverhead); c.FrameMax == NoFrameMax && (frameMax == 0 || frameMax > largest) {
+		frameMax = largest
+	}
 	if frameMax < minFrameMax || frameMax > c.FrameMax || channelMax == 0 || channelMax > c.ChannelMax {
 		c.log.Warn("negotiation failed", "frame_max", frameMax, "channel_max", channelMax)
 		return c.refuse()

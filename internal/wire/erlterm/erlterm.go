@@ -1,6 +1,7 @@
-// Package erlterm prints values the way RabbitMQ's error texts print them: as Erlang terms.
+// Package erlterm prints values the way RabbitMQ's error texts print them, as Erlang terms, and reads the terms of its older
+// configuration files.
 //
-// It holds no state and parses nothing. It exists because clients and tools match on texts such as
+// It holds no state, and calls nothing that a text names. It prints because clients and tools match on texts such as
 // "<<\"x\">> is not a valid overflow value" (DL-4.3).
 package erlterm
 

@@ -28,7 +28,7 @@ export function DefinitionsPage() {
   return <div class="stack">
     <PageHead title="Definitions" lead="Users, virtual hosts, permissions, queues, exchanges, bindings and policies as one file. Messages are not in it." />
     <div class="grid2">
-      <Card title="Download"><div class="stack"><p>{vhost ? <>All that is declared in <b class="name">{vhost}</b>.</> : "All that is declared on the node, with the hashes of passwords."}</p><div class="row"><a class="button" href={"/api/" + path} download={`definitions-${session.node.replaceAll("@", "-")}.json`}>Download definitions</a></div></div></Card>
+      <Card title="Download"><div class="stack"><p>{vhost ? <>All that is declared in <b class="name">{vhost}</b>.</> : "All that is declared on the node, with the hashes of passwords."}</p><div class="row"><a class="button" href={"api/" + path} download={`definitions-${session.node.replaceAll("@", "-")}.json`}>Download definitions</a></div></div></Card>
       <Card title="Upload"><div class="stack">
         <p>What is there stays; what has the same name is set anew, if that is possible.</p>
         <div class="field"><label for="definitions-file">File</label><input id="definitions-file" type="file" accept=".json,application/json" onChange={(e) => void read(e.currentTarget.files?.[0])} /></div>
