@@ -2,10 +2,11 @@ package auth
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"bartleby.mq/internal/core/expression"
 	"bartleby.mq/internal/core/message"
@@ -32,7 +33,7 @@ type topicPattern struct {
 
 const clientIDVariable = "{client_id}"
 
-// newTopicPattern replaces {username} and {vhost}. Names are escaped, so that they match only themselves.
+// newTopicPattern replaces {username} and {vhost}.
 func newTopicPattern(text string, vhost message.VHost, user string) topicPattern {
 	text = withNames(text, vhost, user)
 	if strings.Contains(text, clientIDVariable) {
@@ -42,15 +43,66 @@ func newTopicPattern(text string, vhost message.VHost, user string) topicPattern
 }
 
 func withNames(text string, vhost message.VHost, user string) string {
-	return strings.NewReplacer("{username}", regexp.QuoteMeta(user), "{vhost}", regexp.QuoteMeta(string(vhost))).Replace(text)
+	return expand(text, map[string]string{"{username}": user, "{vhost}": string(vhost)})
 }
 
 // with replaces {client_id}. Without a client id the variable stays and matches nothing sensible.
 func (p topicPattern) with(clientID string) *expression.Name {
 	if clientID == "" {
-		return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientIDVariable)))
+		clientID = clientIDVariable
 	}
-	return compile(strings.ReplaceAll(p.open, clientIDVariable, regexp.QuoteMeta(clientID))) // nil if it is too large: the client may choose an id of any length
+	return compile(expand(p.open, map[string]string{clientIDVariable: clientID})) // nil if it is too large: the client may choose an id of any length
+}
+
+// expand puts values in the places of variables. Whoever chooses a value does not choose what the expression means: each
+// of its signs is a sign to match, written by its number, because a letter has a meaning too, after \p or in (?…). In a
+// class they are signs of the class, and no range or negation. A variable after a backslash is none, and in \Q…\E
+// the value interrupts the quotation.
+func expand(text string, values map[string]string) string {
+	var out strings.Builder
+	quoted := false
+	for i := 0; i < len(text); {
+		rest := text[i:]
+		switch {
+		case quoted && strings.HasPrefix(rest, `\E`), !quoted && strings.HasPrefix(rest, `\Q`):
+			quoted = !quoted
+		case !quoted && rest[0] == '\\':
+		default:
+			name := rest[:strings.IndexByte(rest, '}')+1]
+			value, ok := values[name]
+			if !ok {
+				out.WriteByte(rest[0])
+				i++
+				continue
+			}
+			if value = literal(value); quoted {
+				value = `\E` + value + `\Q`
+			}
+			out.WriteString(value)
+			i += len(name)
+			continue
+		}
+		out.WriteString(rest[:min(2, len(rest))])
+		i += min(2, len(rest))
+	}
+	return out.String()
+}
+
+// literal writes a text as an expression that matches it and nothing else, in whatever place of an expression it stands.
+// What is no UTF-8 stays, and makes the expression one that denies.
+func literal(text string) string {
+	if !utf8.ValidString(text) {
+		return text
+	}
+	var out strings.Builder
+	for _, r := range text {
+		if r < 0x100 {
+			fmt.Fprintf(&out, `\x%02x`, r)
+		} else {
+			fmt.Fprintf(&out, `\x{%x}`, r)
+		}
+	}
+	return out.String()
 }
 
 // PutTopicPermission sets the keys that a user may use with an exchange. An unknown user is Invalid,

@@ -49,12 +49,20 @@ func CheckSize(text string) error {
 	return checkSteps(rest)
 }
 
-func checkSteps(text string) error {
+// stepsOf is the number of steps of a text; 0 if it is no expression, which compiling it reports.
+func stepsOf(text string) int {
 	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err == nil && steps(parsed) > MaxSteps {
+	if err != nil {
+		return 0
+	}
+	return steps(parsed)
+}
+
+func checkSteps(text string) error {
+	if stepsOf(text) > MaxSteps {
 		return &TooLarge{fmt.Sprintf("regular expression of too many steps, %d at most (a repetition counts as often as it may repeat)", MaxSteps)}
 	}
-	return nil //nolint:nilerr // compiling it reports the error
+	return nil
 }
 
 // Name is an expression that names are matched with: of queues, exchanges, keys. It knows one thing that Go's expressions
@@ -87,6 +95,15 @@ func CompileName(text string) (*Name, error) {
 // MatchString says whether the expression matches, anywhere in the name unless it is anchored.
 func (n *Name) MatchString(name string) bool {
 	return (n.not == nil || !n.not.MatchString(name)) && n.re.MatchString(name)
+}
+
+// Steps is how many places of the expression may be reached by the same byte of a name: what it costs to match it.
+func (n *Name) Steps() int {
+	total := stepsOf(n.re.String())
+	if n.not != nil {
+		total += stepsOf(n.not.String())
+	}
+	return total
 }
 
 // lookAhead splits ^(?!AHEAD)REST into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,

@@ -23,6 +23,8 @@ type ExchangeDecl struct {
 	Arguments  amqp091.Table
 	// User is the declaring user. A later declaration may come from another user.
 	User string
+	// Plan has the policies that were found for it, if it was planned.
+	Plan *Plan
 
 	encoded encodedArguments // see EncodeArguments
 }
@@ -129,13 +131,15 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 	if err := s.mayMake(func() string { return exchangeKey(d.VHost, d.Name) }); err != nil {
 		return nil, false, err
 	}
+	plan := d.Plan
+	d.Plan = nil // the exchange keeps the declaration
 	x = newExchange(d, table)
 	if d.Type == routing.Delayed {
 		if x.wait(s.nextIncarnation()); x.Durable {
 			s.made = append(s.made, x.Waiting)
 		}
 	}
-	s.addExchange(s.vhosts[d.VHost], x)
+	s.addExchange(s.vhosts[d.VHost], x, plan)
 	s.revision++
 	if d.Durable {
 		s.logExchange(x)
@@ -144,9 +148,10 @@ func (s *State) DeclareExchange(d ExchangeDecl, permit Permit) (x *Exchange, cre
 	return x, true, nil
 }
 
-func (s *State) addExchange(v *VHost, x *Exchange) {
+// addExchange adds an exchange and gives it the policies in force, which a plan may have found.
+func (s *State) addExchange(v *VHost, x *Exchange, plan *Plan) {
 	v.exchanges[x.Name] = x
-	x.goBy(v.rules().ofExchange(x))
+	x.goBy(plan.ofExchange(v, x))
 }
 
 // checkExchange also cleans the declaration's name and returns the table of an exchange to be created.

@@ -286,7 +286,7 @@ func (l *loader) addPolicy(r policyRecord, operator bool) error {
 	}
 	v.policySet(operator).put(&Policy{
 		VHost: r.VHost, Name: r.Name, Pattern: r.Pattern, ApplyTo: r.ApplyTo, Priority: r.Priority,
-		Definition: r.Definition, Operator: operator, pattern: pattern, seq: r.Seq,
+		Definition: r.Definition, Operator: operator, pattern: pattern, steps: pattern.Steps(), seq: r.Seq,
 	})
 	l.state.policySeq = max(l.state.policySeq, r.Seq)
 	return nil
@@ -312,7 +312,7 @@ func (l *loader) addExchange(r exchangeRecord) error {
 		x.wait(r.Waiting)
 		l.state.incarnation = max(l.state.incarnation, r.Waiting)
 	}
-	l.state.addExchange(v, x)
+	l.state.addExchange(v, x, nil)
 	return nil
 }
 
@@ -329,7 +329,7 @@ func (l *loader) addQueue(r queueRecord) error {
 	if _, err := queueTypeOf(q.Arguments, q.Resource()); err != nil {
 		return err
 	}
-	l.state.addQueue(v, q)
+	l.state.addQueue(v, q, nil)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package topology
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -22,6 +23,7 @@ type Policy struct {
 	Operator bool
 
 	pattern *expression.Name
+	steps   int    // of the pattern
 	seq     uint64 // of policies with equal priority the latest wins (DL-4.4)
 }
 
@@ -36,6 +38,36 @@ func (set policySet) find(name string) (*Policy, bool) {
 		return nil, false
 	}
 	return set[i], true
+}
+
+// What the policies of a virtual host may be, and likewise its operator policies. Every declaration and every start matches
+// all of them with each name, which takes up to 4 µs for each step.
+const (
+	MaxPolicies    = 1000
+	MaxPolicySteps = 2000 // of all their patterns
+)
+
+// checkRoom refuses a policy beyond MaxPolicies or MaxPolicySteps, unless it replaces one that was as large.
+func (set policySet) checkRoom(p *Policy) error {
+	n, steps, before := 1, p.steps, 0
+	for _, other := range set {
+		if other.Name == p.Name {
+			before = other.steps
+			continue
+		}
+		n, steps = n+1, steps+other.steps
+	}
+	what := "policies"
+	if p.Operator {
+		what = "operator policies"
+	}
+	switch {
+	case n > MaxPolicies && before == 0:
+		return validationFailed(fmt.Sprintf("virtual host '%s' would have %d %s, %d at most", p.VHost, n, what, MaxPolicies))
+	case steps > MaxPolicySteps && p.steps > before:
+		return validationFailed(fmt.Sprintf("the patterns of the %s of virtual host '%s' would have %d steps, %d at most (a repetition counts as often as it may repeat)", what, p.VHost, steps, MaxPolicySteps))
+	}
+	return nil
 }
 
 func (set *policySet) put(p *Policy) (replaced bool) {
@@ -91,13 +123,17 @@ func (s *State) PutPolicy(vhost message.VHost, d PolicyDecl, operator bool) (cre
 		return false, err
 	}
 	priority, _ := number(d.Priority)
-	s.policySeq++
 	p := &Policy{
 		VHost: vhost, Name: d.Name, Pattern: d.Pattern, ApplyTo: d.ApplyTo, Priority: priority,
-		Definition: d.Definition.asStored(), Operator: operator, pattern: pattern, seq: s.policySeq,
+		Definition: d.Definition.asStored(), Operator: operator, pattern: pattern, steps: pattern.Steps(), seq: s.policySeq + 1,
 	}
+	if err := v.policySet(operator).checkRoom(p); err != nil {
+		return false, err
+	}
+	s.policySeq++
 	replaced := v.policySet(operator).put(p)
 	s.revision++
+	v.ruled = s.revision
 	s.logPolicy(p)
 	return !replaced, nil
 }
@@ -114,6 +150,7 @@ func (s *State) DeletePolicy(vhost message.VHost, name string, operator bool) (e
 	}
 	v.policySet(operator).remove(name)
 	s.revision++
+	v.ruled = s.revision
 	s.log.Delete(p.key())
 	return true, nil
 }

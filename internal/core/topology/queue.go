@@ -23,6 +23,9 @@ type QueueDecl struct {
 	Owner     string
 	Arguments amqp091.Table
 
+	// Plan has the policies that were found for it, if it was planned.
+	Plan *Plan
+
 	encoded encodedArguments // see EncodeArguments
 }
 
@@ -164,7 +167,7 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 	v := s.vhosts[d.VHost]
 	q = s.newQueue(v, &d)
 	q.Incarnation = s.nextIncarnation()
-	s.addQueue(v, q)
+	s.addQueue(v, q, d.Plan)
 	s.revision++
 	if q.Durable {
 		s.made = append(s.made, q)
@@ -174,21 +177,6 @@ func (s *State) DeclareQueue(d QueueDecl, permit Permit) (q *Queue, created bool
 		q.encoded = nil // Place is not called for it
 	}
 	return q, true, nil
-}
-
-// PlannedQuorumQueue returns the quorum queue that a declaration would create, with its settings, or nil if it would create
-// none. It only reads, and the queue is not part of the State.
-func (s *State) PlannedQuorumQueue(d QueueDecl) *Queue {
-	if q, err := s.checkQueue(&d, nil); q != nil || err != nil {
-		return nil
-	}
-	if t, _ := d.Arguments.Get("x-queue-type"); t != string(Quorum) {
-		return nil // without matching policies
-	}
-	v := s.vhosts[d.VHost]
-	q := s.newQueue(v, &d)
-	v.governs(q)
-	return q
 }
 
 // newQueue makes the queue of a checked declaration, without an incarnation.
@@ -216,18 +204,19 @@ func (s *State) Place(q *Queue, group uint64) {
 	q.encoded = nil
 }
 
-func (s *State) addQueue(v *VHost, q *Queue) {
+// addQueue adds a queue and gives it the policies in force, which a plan may have found.
+func (s *State) addQueue(v *VHost, q *Queue, plan *Plan) {
 	q.in = newBindings(atDestination)
 	v.queues[q.Name] = q
-	v.governs(q)
+	v.types(q)
+	q.goBy(plan.ofQueue(v, q))
 }
 
-// governs gives a queue its type, its profile and the policies in force.
-func (v *VHost) governs(q *Queue) {
+// types gives a queue its type and its profile.
+func (v *VHost) types(q *Queue) {
 	t, _ := q.Arguments.Get("x-queue-type")
 	name, _ := t.(string)
 	q.Type, q.Profile = QueueType(name), v.Profile()
-	q.goBy(v.rules().ofQueue(q))
 }
 
 // checkQueue also normalizes the declaration for comparing and storing: it cleans the name, makes exclusive queues

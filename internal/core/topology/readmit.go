@@ -60,7 +60,7 @@ func (s *State) Readmit(r Readmitted) (*Queue, error) {
 		v.before = q.Incarnation - 1
 		s.logVHost(v)
 	}
-	s.addQueue(v, q)
+	s.addQueue(v, q, nil)
 	s.revision++
 	s.logQueue(q)
 	q.encoded = nil

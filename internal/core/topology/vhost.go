@@ -57,6 +57,7 @@ type VHost struct {
 	queues           map[message.QueueName]*Queue
 	policies         policySet
 	operatorPolicies policySet
+	ruled            uint64 // revision of the last change of these
 	parameters       map[parameterName]Parameter
 	bound            uint64 // number of bindings ever made in it
 	before           uint64 // the last incarnation before this virtual host was made
@@ -123,6 +124,7 @@ func (s *State) PutVHost(name message.VHost, m Metadata) (v *VHost, created bool
 		}
 		v = s.addVHost(name)
 		v.before = s.incarnation
+		v.ruled = s.revision + 1
 	}
 	v.Metadata = m
 	v.Metadata.Tags = slices.Clone(m.Tags)
@@ -186,7 +188,7 @@ func (s *State) EnsureEventExchange(vhost message.VHost) error {
 		return err
 	}
 	x := newExchange(ExchangeDecl{VHost: vhost, Name: EventExchange, Type: routing.Topic, Durable: true, Internal: true, User: internalUser}, table)
-	s.addExchange(v, x)
+	s.addExchange(v, x, nil)
 	s.revision++
 	s.logExchange(x)
 	return nil

@@ -160,8 +160,19 @@ func (s *server) deleteParameter(r *request) (any, error) {
 	return deleteDone(r.admin().DeleteParameter(r.vhost(), component, name))
 }
 
-func (s *server) listGlobalParameters(*request) (any, error) {
-	return objects(s.globalParameters()), nil
+func (s *server) listGlobalParameters(r *request) (any, error) {
+	return objects(r.globalParameters()), nil
+}
+
+// globalParameters are for policymakers too, and set by administrators: others see addresses in them without login.
+func (r *request) globalParameters() []map[string]any {
+	items := r.s.globalParameters()
+	if !r.may(administers) {
+		for _, p := range items[1:] { // the first is the name of the cluster
+			withoutLogins(p)
+		}
+	}
+	return items
 }
 
 func (s *server) globalParameters() []map[string]any {
@@ -177,7 +188,7 @@ func (s *server) globalParameters() []map[string]any {
 }
 
 func (s *server) getGlobalParameter(r *request) (any, error) {
-	for _, p := range s.globalParameters() {
+	for _, p := range r.globalParameters() {
 		if p["name"] == r.params["name"] {
 			return p, nil
 		}

@@ -1,8 +1,11 @@
 package api
 
 import (
+	"encoding/json"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 )
 
 // shovelComponent is the component of shovels' parameters.
@@ -25,7 +28,8 @@ func (s *server) listShovels(r *request) (any, error) {
 	return objects(s.Shovels.Shown(func(v message.VHost) bool { return seen[v] })), nil
 }
 
-// getShovel shows the parameter, as RabbitMQ does.
+// getShovel shows the parameter without the passwords of its addresses, as RabbitMQ does: who may set it may read them as a
+// parameter.
 func (s *server) getShovel(r *request) (any, error) {
 	var found map[string]any
 	r.eachVHost(func(v *topology.VHost) {
@@ -36,7 +40,35 @@ func (s *server) getShovel(r *request) (any, error) {
 	if found == nil {
 		return nil, notFound
 	}
-	return found, nil
+	return withoutLogins(found), nil
+}
+
+// withoutLogins is a shown parameter whose addresses have no user, password and query.
+func withoutLogins(shown map[string]any) map[string]any {
+	text, _ := shown["value"].(json.RawMessage)
+	value, err := topology.ParseJSON(text)
+	if err != nil { // it was checked when it was set
+		value = nil
+	}
+	shown["value"] = eachText(value, broker.WithoutLogin)
+	return shown
+}
+
+// eachText puts what f makes of each text in a JSON value into its place.
+func eachText(value any, f func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return f(v)
+	case []any:
+		for i, e := range v {
+			v[i] = eachText(e, f)
+		}
+	case map[string]any:
+		for key, e := range v {
+			v[key] = eachText(e, f)
+		}
+	}
+	return value
 }
 
 func (s *server) deleteShovel(r *request) (any, error) {

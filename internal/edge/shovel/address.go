@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/broker"
 )
 
 // address is the address of one end of a shovel.
@@ -28,16 +29,16 @@ type address struct {
 func parseAddress(text string) (address, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return address{}, fmt.Errorf("{invalid_uri,%q}", hidePassword(text))
+		return address{}, fmt.Errorf("{invalid_uri,%q}", broker.WithoutLogin(text))
 	}
 	if u.Scheme != "amqp" && u.Scheme != "amqps" {
-		return address{}, fmt.Errorf("{{unexpected_uri_scheme,%q},%q}", u.Scheme, hidePassword(text))
+		return address{}, fmt.Errorf("{{unexpected_uri_scheme,%q},%q}", u.Scheme, broker.WithoutLogin(text))
 	}
-	a := address{uri: text, shown: hidePassword(text), local: u.Host == "", vhost: "/"}
+	a := address{uri: text, shown: broker.WithoutLogin(text), local: u.Host == "", vhost: "/"}
 	if p := strings.TrimPrefix(u.EscapedPath(), "/"); p != "" {
 		name, err := url.PathUnescape(p)
 		if err != nil {
-			return address{}, fmt.Errorf("{invalid_uri,%q}", hidePassword(text))
+			return address{}, fmt.Errorf("{invalid_uri,%q}", broker.WithoutLogin(text))
 		}
 		a.vhost = message.VHost(name)
 	}
@@ -45,21 +46,4 @@ func parseAddress(text string) (address, error) {
 	ip := net.ParseIP(u.Hostname())
 	a.loopback = ip.IsLoopback() || ip.IsUnspecified() || u.Hostname() == "" || strings.EqualFold(u.Hostname(), "localhost")
 	return a, nil
-}
-
-// hidePassword returns the address without user and password, for display.
-func hidePassword(text string) string {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		return text
-	}
-	authority, path, hasPath := strings.Cut(rest, "/")
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		authority = authority[at+1:]
-	}
-	if hasPath {
-		path = "/" + path
-	}
-	path, _, _ = strings.Cut(path, "?") // may hold the password of a key
-	return scheme + "://" + authority + path
 }

@@ -292,7 +292,7 @@ func (r *reader) uris(key string) (list []address) {
 		}
 		a, err := parseAddress(text)
 		if err != nil {
-			r.complain("%q not a valid URI: %s", hidePassword(text), err)
+			r.complain("%q not a valid URI: %s", broker.WithoutLogin(text), err)
 			continue
 		}
 		list = append(list, a)

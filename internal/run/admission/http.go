@@ -142,7 +142,7 @@ func (h *HTTP) Allow(ctx context.Context, q Question) error {
 var errAnswer = errors.New("the answer is neither allow nor deny")
 
 // ask sends one question and returns the answer in lower case, as RabbitMQ reads it. A
-// denial is a *Refusal. No error contains the query, which may have a password.
+// denial is a *Refusal. No error contains the query, which may have a password, or the login of the service.
 func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form) (string, error) {
 	method, target, body := http.MethodGet, path, io.Reader(http.NoBody)
 	switch {
@@ -166,15 +166,15 @@ func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form
 		if errors.As(err, &u) {
 			err = u.Err // without the URL
 		}
-		return "", fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", shown(path), err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", shown(path), err)
 	}
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("%s: %s", path, answer.Status)
+		return "", fmt.Errorf("%s: %s", shown(path), answer.Status)
 	}
 	said := strings.TrimSpace(string(text))
 	lower := strings.ToLower(said)
@@ -185,6 +185,15 @@ func (h *HTTP) ask(ctx context.Context, by *http.Client, path string, query form
 		return "", &Refusal{}
 	}
 	return lower, nil
+}
+
+// shown is a path for errors: without a login and a query, which may have a secret.
+func shown(path string) string {
+	u, err := url.Parse(path)
+	if err != nil {
+		return "the address" // it was checked at the start
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
 // form is a query whose fields keep their order, as RabbitMQ sends them.

@@ -147,6 +147,26 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// An address may have the login of the service, and a key in its query: neither is in an error, which is logged.
+func TestErrorsHaveNoLoginOfTheService(t *testing.T) {
+	s := serve(t)
+	s.status = http.StatusInternalServerError
+	path := strings.Replace(s.URL, "://", "://ada:marker@", 1) + "/path?key=marker"
+	for _, method := range []bool{false, true} {
+		h, err := NewHTTP(HTTPOptions{UserPath: path, VHostPath: path, ResourcePath: path, TopicPath: path, Post: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := h.Login(context.Background(), auth.Credentials{User: "ada", Password: "x"}); err == nil || strings.Contains(err.Error(), "marker") || !strings.Contains(err.Error(), "/path") {
+				t.Errorf("the error is %v", err)
+			}
+			s.Close() // and without a service
+		}
+		h.Close()
+	}
+}
+
 func TestServiceThatHangs(t *testing.T) {
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))

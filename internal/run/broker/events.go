@@ -174,34 +174,6 @@ func jsonFact(v any) any {
 	return fmt.Sprint(v)
 }
 
-// withoutPassword hides the password of an address, and parameters of its query that name one.
-func withoutPassword(s string) string {
-	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok {
-		return s
-	}
-	at, question := strings.LastIndexByte(rest, '@'), strings.IndexByte(rest, '?')
-	if question >= 0 && question < at { // nobody knows where the password ends
-		return scheme + "://****"
-	}
-	if at >= 0 {
-		if user, _, has := strings.Cut(rest[:at], ":"); has {
-			rest = user + ":****" + rest[at:]
-		}
-	}
-	rest, query, has := strings.Cut(rest, "?")
-	if !has {
-		return scheme + "://" + rest
-	}
-	list := strings.Split(query, "&")
-	for i, p := range list {
-		if key, _, ok := strings.Cut(p, "="); ok && strings.Contains(strings.ToLower(key), "pass") {
-			list[i] = key + "=****"
-		}
-	}
-	return scheme + "://" + rest + "?" + strings.Join(list, "&")
-}
-
 // pid stands for the Erlang process of a connection, or of one of its channels.
 func (c *Connection) pid(channel uint16) string {
 	_, number, _ := strings.Cut(c.owner, "\x00")

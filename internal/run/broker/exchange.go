@@ -24,7 +24,11 @@ func (c *Connection) DeclareExchange(d topology.ExchangeDecl) (created bool, err
 func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err error) {
 	// Most declarations are of existing exchanges: these need no exclusive lock.
 	var x *topology.Exchange
-	ticket := c.b.glance(func() { x, err = c.b.state.CheckExchange(d, c.permit) })
+	ticket := c.b.glance(func() {
+		if x, err = c.b.state.CheckExchange(d, c.permit); x == nil && err == nil {
+			d.Plan = c.b.state.PlanExchange(d)
+		}
+	})
 	if x != nil || err != nil {
 		return false, cmp.Or(c.b.await(ticket), err)
 	}
@@ -34,6 +38,7 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 	if err := d.EncodeArguments(); err != nil {
 		return false, err
 	}
+	d.Plan.Match()
 	err = c.b.change(func() error {
 		if d.Type == routing.Delayed && !c.b.state.Numbered() {
 			return topology.ErrUnstored

@@ -18,12 +18,12 @@ func (b *Broker) assignGroup(q *topology.Queue, near uint64) {
 	b.state.Place(q, near)
 }
 
-// groupOfDead returns the group of the first quorum queue that gets the dead letters of the queue d, which will be
+// groupOfDead returns the group of the first quorum queue that gets the dead letters of a queue that will be
 // declared; 0 if there is none. Within one group a death is one command. It does no harm if keys lead elsewhere
 // later. REQUIRES: topo is held for reading, and nothing else is held. It may let others in.
-func (b *Broker) groupOfDead(d topology.QueueDecl) uint64 {
-	q := b.state.PlannedQuorumQueue(d)
-	if q == nil || q.Effective.DeadLetterExchange == nil {
+func (b *Broker) groupOfDead(p *topology.Plan) uint64 {
+	q := p.Queue()
+	if q.Type != topology.Quorum || q.Effective.DeadLetterExchange == nil {
 		return 0
 	}
 	v, ok := b.state.VHost(q.VHost)

@@ -46,7 +46,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	ticket := c.b.glance(func() {
 		if q, err = c.b.state.CheckQueue(d, c.permit); q == nil && err == nil {
 			err = c.b.checkOwn(&d)
-			near = c.b.groupOfDead(d) // under the shared lock, so that others can read the declarations meanwhile
+			d.Plan = c.b.state.PlanQueue(d)
 		}
 		outdated = q != nil && err == nil && q.Outdated(d.Arguments)
 	})
@@ -62,6 +62,12 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 	}
 	if err := d.EncodeArguments(); err != nil {
 		return Declared{}, err
+	}
+	if d.Plan != nil {
+		d.Plan.Match()
+		c.b.topo.RLock() // so that others can read the declarations meanwhile
+		near = c.b.groupOfDead(d.Plan)
+		c.b.topo.RUnlock()
 	}
 	var created bool
 	var e *topology.Settings
