@@ -366,10 +366,10 @@ func (s *Server) protocols() []listen.Protocol {
 	return list
 }
 
-func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
+func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) (leaves bool) {
 	c := s.config.Load()
 	secure := secured(nc, c.Auth.CertLogin)
-	session091.Serve(nc, first, session091.Options{
+	return session091.Serve(nc, first, session091.Options{
 		Broker: s.broker, Logger: s.ConnectionLogger, ChannelMax: cmp.Or(c.ChannelMax, session091.NoChannelMax), FrameMax: cmp.Or(c.FrameMax, session091.NoFrameMax), Heartbeat: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},
 		Product: c.ProductName, Version: c.ProductVersion, Release: s.Version, MaxChannelConsumers: c.MaxChannelConsumers,
@@ -377,11 +377,11 @@ func (s *Server) serve091(nc net.Conn, first []byte, place *listen.Place) {
 	})
 }
 
-func (s *Server) serve10(nc net.Conn, first []byte, place *listen.Place) {
+func (s *Server) serve10(nc net.Conn, first []byte, place *listen.Place) (leaves bool) {
 	c := s.config.Load()
 	secure := secured(nc, c.Auth.CertLogin)
 	_, web := nc.(*listen.WebSocket)
-	session10.Serve(nc, first, session10.Options{
+	return session10.Serve(nc, first, session10.Options{
 		Web:    web,
 		Broker: s.broker, Logger: s.ConnectionLogger, SessionMax: c.SessionMax, LinkMax: c.LinkMax, FrameMax: cmp.Or(c.FrameMax, uint32(max(c.MaxMessageSize, minFrameMax))), IdleTimeout: heartbeat(c),
 		Mechanisms: offered(c.Auth.Mechanisms, secure), Anonymous: auth.Credentials{User: c.Auth.AnonymousUser, Password: c.Auth.AnonymousPassword},

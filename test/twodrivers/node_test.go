@@ -131,7 +131,9 @@ func (n *node) dial(session func(nc net.Conn, first []byte)) net.Conn {
 // connect opens a connection of a node as far as open-ok.
 func (n *node) connect(i int) error {
 	ours := n.dial(func(theirs net.Conn, first []byte) {
-		session091.Serve(theirs, first, session091.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", Heartbeat: -1})
+		if session091.Serve(theirs, first, session091.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", Heartbeat: -1}) {
+			_ = theirs.Close()
+		}
 	})
 	c := &client{conn: ours, gone: make(chan struct{}), content: map[uint16]*content{}}
 	n.clients[i] = c

@@ -68,7 +68,9 @@ const saidKey = "x-said"
 // connectTen opens a connection of AMQP 1.0 with its session and links.
 func (n *node) connectTen() (*ten, error) {
 	ours := n.dial(func(theirs net.Conn, first []byte) {
-		session10.Serve(theirs, first, session10.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", IdleTimeout: -1})
+		if session10.Serve(theirs, first, session10.Options{Broker: n.b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6", IdleTimeout: -1}) {
+			_ = theirs.Close()
+		}
 	})
 	conn, err := client10.Open(ours, client10.Options{VHost: vhost, Container: "ten", Timeout: patience})
 	if err != nil {

@@ -8,11 +8,12 @@
 // sessions to end, and then Wait. HTTP servers take their certificates from here, and
 // their connections themselves.
 //
-// Goroutines: one accepts for each listening socket, one runs each session. The
-// Server owns them all; after Wait has returned there are none.
+// Goroutines: one accepts for each listening socket, one runs each session, and then waits for
+// its client to close the socket. The Server owns them all; after Wait has returned there are none.
 package listen
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,10 +52,11 @@ type Protocol struct {
 	Headers []string
 	// Web says that it is spoken over WebSocket too.
 	Web bool
-	// Serve speaks it with one client until the connection ends, and closes nc, a *tls.Conn where it came in by
-	// TLS, and a *WebSocket around that or the socket where the client speaks WebSocket. first is what was read already: the protocol header. It says of the place whose client is let in, or waits
-	// and may make room.
-	Serve func(nc net.Conn, first []byte, p *Place)
+	// Serve speaks it with one client until the connection ends. nc is a *tls.Conn where it came in by TLS, and a *WebSocket around
+	// that or the socket where the client speaks WebSocket. first is what was read already: the protocol header. It says of the place
+	// whose client is let in, or waits and may make room. leaves says that the client has closed the connection and is to close its
+	// socket: nothing of ours is said any more.
+	Serve func(nc net.Conn, first []byte, p *Place) (leaves bool)
 }
 
 // Limits bound what clients may hold of a node before and after they are let in. The
@@ -84,6 +86,7 @@ type Server struct {
 	stopped   bool
 	listeners []net.Listener
 	open      map[net.Conn]struct{}
+	leaving   list.List // of *leaver, those first that have left first
 	strangers map[netip.Prefix]*strangers
 	waiting   waiting // of all addresses
 }
@@ -192,7 +195,7 @@ func (s *Server) take(nc net.Conn, d door) {
 		_ = nc.Close()
 		return
 	}
-	if most := s.limits.Connections; most > 0 && len(s.open) >= most && !s.makeRoom(&s.waiting) {
+	if most := s.limits.Connections; most > 0 && len(s.open)+s.leaving.Len() >= most && !s.hurry() && !s.makeRoom(&s.waiting) {
 		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", "connection limit", "limit", most)
 		_ = nc.Close() // the client sees it no sooner than whoever reads the log
 		return
@@ -255,8 +258,9 @@ func (s *Server) session(raw net.Conn, d door) {
 		nc = over
 	}
 	_ = nc.SetDeadline(time.Time{})
-	if first, spoken := s.sniff(nc, d.web != nil, limits.Header); spoken != nil {
-		spoken.Serve(nc, first, place)
+	if first, spoken := s.sniff(nc, d.web != nil, limits.Header); spoken != nil && spoken.Serve(nc, first, place) {
+		place.Opened()
+		s.leave(raw, nc)
 	}
 }
 
@@ -306,6 +310,9 @@ func (s *Server) StopAccepting() {
 		for _, l := range s.listeners {
 			_ = l.Close()
 		}
+		for e := s.leaving.Front(); e != nil; e = e.Next() {
+			e.Value.(*leaver).endBy(stopPatience)
+		}
 	}
 	s.mu.Unlock()
 	s.accepting.Wait()
@@ -329,6 +336,9 @@ func (s *Server) Wait(ctx context.Context) (cut int) {
 	for nc := range s.open {
 		_ = nc.Close()
 		cut++
+	}
+	for e := s.leaving.Front(); e != nil; e = e.Next() { // they have said all that they had to say
+		_ = e.Value.(*leaver).raw.Close()
 	}
 	s.mu.Unlock()
 	<-ended

@@ -38,7 +38,10 @@ func (l *logged) String() string {
 
 // speaking is AMQP 0-9-1, spoken so.
 func speaking(serve func(net.Conn, []byte, *Place)) []Protocol {
-	return []Protocol{{Headers: []string{amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09"}, Serve: serve}}
+	return []Protocol{{Headers: []string{amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09"}, Serve: func(nc net.Conn, first []byte, p *Place) bool {
+		serve(nc, first, p)
+		return false
+	}}}
 }
 
 // start listens at a free port and stops with the test.

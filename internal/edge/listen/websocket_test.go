@@ -20,12 +20,13 @@ import (
 func startWeb(t *testing.T, web *Web, serve func(nc net.Conn)) string {
 	t.Helper()
 	protocols := []Protocol{
-		{Headers: []string{sasl10}, Web: true, Serve: func(nc net.Conn, _ []byte, _ *Place) {
+		{Headers: []string{sasl10}, Web: true, Serve: func(nc net.Conn, _ []byte, _ *Place) bool {
 			if _, ok := nc.(*WebSocket); !ok {
 				t.Errorf("a session has a %T", nc)
 			}
 			serve(nc)
 			_ = nc.Close()
+			return false
 		}},
 	}
 	s, _, _ := start(t, Options{Protocols: append(protocols, speaking(func(nc net.Conn, _ []byte, _ *Place) { _ = nc.Close() })...)})

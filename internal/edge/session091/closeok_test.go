@@ -73,7 +73,9 @@ func TestBR_7_5_WhatAConnectionHasIsGoneBeforeItsLastWord(t *testing.T) {
 				}
 				var first [8]byte
 				if _, err := io.ReadFull(nc, first[:]); err == nil {
-					session091.Serve(&lingering{nc, end}, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler)})
+					if session091.Serve(&lingering{nc, end}, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler)}) {
+						_ = (&lingering{nc, end}).Close()
+					}
 				}
 			})
 			defer serving.Wait()

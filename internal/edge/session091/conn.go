@@ -155,8 +155,9 @@ const (
 var Headers = []string{amqp091.ProtocolHeader, "AMQP\x01\x01\x00\x09"}
 
 // Serve serves one client until the connection ends. first are the bytes that were already
-// read: its protocol header. Serve closes the socket.
-func Serve(nc net.Conn, first []byte, o Options) {
+// read: its protocol header. It closes the socket, unless leaves: then the client has closed the connection, was told so, and is to close
+// the socket, for which the caller waits.
+func Serve(nc net.Conn, first []byte, o Options) (leaves bool) {
 	if o.ChannelMax == 0 {
 		o.ChannelMax = defaultChannelMax
 	}
@@ -187,11 +188,12 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	c.out.Start()
 	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
-	defer func() { c.end(err) }()
+	defer func() { leaves = c.end(err) }()
 	defer bug.Contain(c.log, entry, c.free) // runs first: the end of a session needs shared state
 	c.sendStart()
 	c.sock.SetDeadline(time.Now().Add(o.HandshakeTimeout))
 	err = c.read()
+	return false // until its end says otherwise
 }
 
 // entry is the name of Serve on a stack.
@@ -497,7 +499,7 @@ func (c *conn) free() bool {
 
 // end is the reader's last step: it gives back the client's deliveries. A panic in it ends
 // the process.
-func (c *conn) end(cause error) {
+func (c *conn) end(cause error) (leaves bool) {
 	defer bug.End(c.log, "the end of a connection")
 	if !errors.Is(cause, errEnd) && !errors.Is(cause, io.EOF) && c.state == stateRunning {
 		c.log.Warn("connection lost", "error", cause, "user", c.login.User)
@@ -508,14 +510,12 @@ func (c *conn) end(cause error) {
 		_ = c.link.Await(c.receipt)
 	}
 	c.out.End()
-	lingers := c.sock.Close(c.state == stateClosed)
+	leaves = c.sock.Close(c.state == stateClosed)
 	c.drain()
 	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
-	if lingers {
-		c.sock.Linger()
-	}
+	return leaves
 }

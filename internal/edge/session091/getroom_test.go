@@ -29,7 +29,11 @@ func dialled(t *testing.T, b *broker.Broker, near, far net.Conn, channels uint16
 	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	go Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+	go func() {
+		if Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"}) {
+			_ = near.Close()
+		}
+	}()
 	p := &piped{t: t, nc: far, heard: map[amqp091.MethodID]int{}}
 	go p.read()
 	hello := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})

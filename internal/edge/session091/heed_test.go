@@ -98,7 +98,9 @@ func TestBR_1_13_AReaderThatHasHeededGoesOn(t *testing.T) {
 				var first [8]byte
 				if _, err := io.ReadFull(nc, first[:]); err == nil {
 					late.Conn = nc
-					session091.Serve(late, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler), Opened: func() { late.opened.Store(true) }})
+					if session091.Serve(late, first[:], session091.Options{Broker: s.b, Logger: slog.New(slog.DiscardHandler), Opened: func() { late.opened.Store(true) }}) {
+						_ = late.Close()
+					}
 				}
 			})
 			defer serving.Wait()

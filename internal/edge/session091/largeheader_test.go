@@ -32,7 +32,9 @@ func TestDL_11_3_HeadersTooLargeForAClientEndByTheDeliveryLimit(t *testing.T) {
 		session.Go(func() {
 			var first [8]byte
 			if _, err := io.ReadFull(near, first[:]); err == nil {
-				Serve(near, first[:], Options{Broker: b, Logger: logger, Version: "4.3.6"})
+				if Serve(near, first[:], Options{Broker: b, Logger: logger, Version: "4.3.6"}) {
+					_ = near.Close()
+				}
 			}
 		})
 		c, err := amqp.Open(far, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/", FrameSize: frameMax})

@@ -34,7 +34,9 @@ func TestTheEndOfAConnectionWaitsForThePen(t *testing.T) {
 		}
 		var first [8]byte
 		if _, err := io.ReadFull(near, first[:]); err == nil {
-			Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+			if Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"}) {
+				_ = near.Close()
+			}
 		}
 	})
 	client, err := amqp.Dial("amqp://guest:guest@" + l.Addr().String())

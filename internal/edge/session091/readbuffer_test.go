@@ -53,7 +53,9 @@ func TestTheReadBufferOfAnIdleConnectionIsSmall(t *testing.T) {
 	much := bytes.Repeat(beat, 1<<20/len(beat))
 	play := func(pieces ...[]byte) []int {
 		c := &script{Conn: somewhere, pieces: append([][]byte{opening}, pieces...)}
-		session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)})
+		if session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)}) {
+			_ = c.Close()
+		}
 		if len(c.room) != len(pieces)+1 {
 			t.Fatalf("%d of %d pieces were read", len(c.room), len(pieces)+1)
 		}

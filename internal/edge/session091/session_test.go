@@ -57,7 +57,11 @@ func serve(t testing.TB, o broker.Options) *server {
 					_ = nc.Close()
 					return
 				}
-				session091.Serve(nc, first[:], session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+				if session091.Serve(nc, first[:], session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"}) {
+					_ = nc.(*net.TCPConn).CloseWrite() // the client reads the end and closes
+					_, _ = io.Copy(io.Discard, nc)
+					_ = nc.Close()
+				}
 			})
 		}
 	})

@@ -80,7 +80,9 @@ func TestLittleIsReadOfStrangers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := &endless{Conn: somewhere, first: tt.first, again: tt.again, give: 16 << 20}
-			session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)})
+			if session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler)}) {
+				_ = c.Close()
+			}
 			if c.sent > most {
 				t.Errorf("%d bytes were read, want %d at most", c.sent, most)
 			}
@@ -191,7 +193,9 @@ func TestTablesOfStrangersCostLittle(t *testing.T) {
 			}
 			login := func() {
 				c := &endless{Conn: somewhere, first: frame}
-				session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Mechanisms: []string{"PLAIN", "AMQPLAIN", "EXTERNAL"}})
+				if session091.Serve(c, []byte(amqp091.ProtocolHeader), session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Mechanisms: []string{"PLAIN", "AMQPLAIN", "EXTERNAL"}}) {
+					_ = c.Close()
+				}
 			}
 			login()
 			var before, after runtime.MemStats

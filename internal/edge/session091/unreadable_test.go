@@ -46,7 +46,9 @@ func TestUnreadableMessageGoesBack(t *testing.T) {
 		if _, err := io.ReadFull(near, first[:]); err != nil {
 			return
 		}
-		Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.NewTextHandler(&logged, nil)), Version: "4.3.6"})
+		if Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.NewTextHandler(&logged, nil)), Version: "4.3.6"}) {
+			_ = near.Close()
+		}
 	})
 	client, err := amqp.Open(far, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
 	if err != nil {
@@ -210,7 +212,9 @@ func connect(t *testing.T, b *broker.Broker) (client *amqp.Connection, end func(
 	session.Go(func() {
 		var first [8]byte
 		if _, err := io.ReadFull(near, first[:]); err == nil {
-			Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+			if Serve(near, first[:], Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"}) {
+				_ = near.Close()
+			}
 		}
 	})
 	client, err := amqp.Open(far, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})

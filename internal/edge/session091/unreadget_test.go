@@ -49,7 +49,9 @@ func TestBR_8_11_NoCommitGoesOnBehindAGetThatCannotBeRead(t *testing.T) {
 		_ = l.Close()
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "4.3.6"})
+			if Serve(near, []byte(amqp091.ProtocolHeader), Options{Broker: b, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)), Version: "4.3.6"}) {
+				_ = near.Close()
+			}
 		})
 		hello := amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
 		hello = amqp091.AppendMethod(hello, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})

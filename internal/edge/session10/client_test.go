@@ -61,11 +61,17 @@ func serve(t testing.TB, o broker.Options, with func(*session10.Options)) *node 
 					_ = nc.Close()
 					return
 				}
+				leaves := false
 				if string(first[:]) == session091.Headers[0] {
-					session091.Serve(nc, first[:], session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
-					return
+					leaves = session091.Serve(nc, first[:], session091.Options{Broker: b, Logger: slog.New(slog.DiscardHandler), Version: "4.3.6"})
+				} else {
+					leaves = session10.Serve(nc, first[:], options)
 				}
-				session10.Serve(nc, first[:], options)
+				if leaves {
+					_ = nc.(*net.TCPConn).CloseWrite() // the client reads the end and closes
+					_, _ = io.Copy(io.Discard, nc)
+					_ = nc.Close()
+				}
 			})
 		}
 	})

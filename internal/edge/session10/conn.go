@@ -149,12 +149,12 @@ const (
 // Headers are the protocol headers that open AMQP 1.0. Only the one of SASL is served; a client with the other is told so.
 var Headers = []string{amqp10.ProtocolHeaderSASL, amqp10.ProtocolHeader}
 
-// Serve serves one client until the connection ends. first are the bytes that were already read: its protocol header. Serve
-// closes the socket.
-func Serve(nc net.Conn, first []byte, o Options) {
+// Serve serves one client until the connection ends. first are the bytes that were already read: its protocol header. It closes the
+// socket, unless leaves: then the client has closed the connection, was told so, and is to close the socket, for which the caller waits.
+func Serve(nc net.Conn, first []byte, o Options) (leaves bool) {
 	if string(first) != amqp10.ProtocolHeaderSASL {
 		refuseHeader(nc)
-		return
+		return false
 	}
 	if o.SessionMax == 0 {
 		o.SessionMax = defaultSessionMax
@@ -192,17 +192,21 @@ func Serve(nc net.Conn, first []byte, o Options) {
 	c.out.Start()
 	// However the reader ends, even with a panic, the client's deliveries go back.
 	err := errPanic
-	defer func() { c.end(err) }()
+	defer func() { leaves = c.end(err) }()
 	defer bug.Contain(c.log, entry, c.free) // runs first: the end of a session needs shared state
 	c.offerMechanisms()
 	c.sock.SetDeadline(time.Now().Add(o.HandshakeTimeout))
 	err = c.read()
+	return false // until its end says otherwise
 }
+
+// refusalTimeout is how long the last bytes of a client whose header is refused are waited for.
+const refusalTimeout = time.Second
 
 // refuseHeader tells a client that it has to log in first, as RabbitMQ 4 does. What the client has sent beyond its header is
 // read, within limits: closing a socket with bytes unread resets it, and the client might not see the answer.
 func refuseHeader(nc net.Conn) {
-	_ = nc.SetDeadline(time.Now().Add(serving.LingerTime))
+	_ = nc.SetDeadline(time.Now().Add(refusalTimeout))
 	_, err := io.WriteString(nc, amqp10.ProtocolHeaderSASL)
 	if c, ok := nc.(interface{ CloseWrite() error }); ok && err == nil && c.CloseWrite() == nil {
 		_, _ = io.CopyN(io.Discard, nc, serving.MaxStranger)
@@ -501,7 +505,7 @@ func (c *conn) free() bool {
 }
 
 // end is the reader's last step: it gives back the client's deliveries. A panic in it ends the process.
-func (c *conn) end(cause error) {
+func (c *conn) end(cause error) (leaves bool) {
 	defer bug.End(c.log, "the end of a connection")
 	if c.unalarm != nil {
 		c.unalarm()
@@ -515,16 +519,14 @@ func (c *conn) end(cause error) {
 		_ = c.link.Await(c.receipt)
 	}
 	c.out.End()
-	lingers := c.sock.Close(c.state == stateClosed)
+	leaves = c.sock.Close(c.state == stateClosed)
 	c.drain()
 	c.forgetRendered()
 	if c.link != nil {
 		c.link.Disconnect()
 		c.log.Info("connection closed", "user", c.login.User, "vhost", string(c.link.VHost))
 	}
-	if lingers {
-		c.sock.Linger()
-	}
+	return leaves
 }
 
 // sortedSessions are the connection's sessions by their numbers. REQUIRES: the caller is the reader, or holds chMu.

@@ -272,30 +272,13 @@ func (s *Socket) end() {
 	_ = s.Conn.SetWriteDeadline(time.Now().Add(LastWords))
 }
 
-// Close closes the socket when everything is written. If the client has closed the connection politely, only the output side is
-// closed, if it can be: lingers says so, and Linger does the rest.
-func (s *Socket) Close(politely bool) (lingers bool) {
+// Close closes the socket when everything is written, unless the client has closed the connection politely: then the socket stays open
+// for the client to close, and leaves says so. Libraries take a socket that ends with our answer for a failure, and some send pending
+// frames after their close: a socket that is closed answers them with a reset, which may take our answer with it.
+func (s *Socket) Close(politely bool) (leaves bool) {
 	if politely && !s.dead.Load() {
-		if half, ok := s.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			return true
-		}
+		return true
 	}
 	_ = s.Conn.Close()
 	return false
-}
-
-const (
-	// LingerTime is how long a client that has closed the connection may take to close its socket, and lingerBytes what it may
-	// send meanwhile.
-	LingerTime  = time.Second
-	lingerBytes = 1 << 20
-)
-
-// Linger waits for the client to close its socket, and closes ours. Some clients send pending frames, such as acknowledgements, after
-// their close. If the socket were already closed, the system would answer them with a reset, and the client (amqplib, for example)
-// might never see our answer.
-func (s *Socket) Linger() {
-	_ = s.Conn.SetReadDeadline(time.Now().Add(LingerTime))
-	_, _ = io.CopyN(io.Discard, s.Conn, lingerBytes)
-	_ = s.Conn.Close()
 }

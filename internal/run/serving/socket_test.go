@@ -135,22 +135,31 @@ func TestASilentClientMeetsTheDeadline(t *testing.T) {
 	})
 }
 
-// A client that has closed the connection gets our last words, even if it still sends something.
-func TestALingeringSocketLosesNoLastWords(t *testing.T) {
+// A client that has closed the connection gets our last words, even if it still sends something, and closes the socket itself.
+func TestAClientThatLeavesClosesItsSocket(t *testing.T) {
 	near, far := connected(t, true)
 	w := speaking(near)
 	w.out.Start()
 	w.say("closed")
 	w.out.End()
 	if !w.sock.Close(true) {
-		t.Fatal("the socket does not linger")
+		t.Fatal("the socket is not left to its client")
 	}
 	if _, err := far.Write([]byte("an acknowledgement")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(far); err != nil || string(got) != "closed" {
-		t.Errorf("%q, %v", got, err)
+	b := make([]byte, len("closed"))
+	if _, err := io.ReadFull(far, b); err != nil || string(b) != "closed" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := near.Write([]byte("open")); err != nil {
+		t.Errorf("our side of the socket is not open: %v", err)
+	}
+	if _, err := io.ReadFull(far, b[:4]); err != nil {
+		t.Error(err)
 	}
 	_ = far.Close()
-	w.sock.Linger()
+	if rest, err := io.ReadAll(near); err != nil || string(rest) != "an acknowledgement" {
+		t.Errorf("the client has sent %q, %v", rest, err)
+	}
 }
