@@ -40,6 +40,9 @@ const (
 	maxMaskSteps    = 32  // of a path
 	// MaxMasked is how long a body may be that a mask with paths or patterns looks into, in bytes. A longer one is hidden.
 	MaxMasked = 1 << 20
+	// maxMaskWork bounds what a mask may cost for one text or one body: a body's bytes times the steps of all patterns, and how often
+	// a path was looked at. It takes half a second at worst. What would cost more is hidden. With patterns of 50 steps these are bodies of 300 KB.
+	maxMaskWork = 16 << 20
 	// maxMaskDepth is how deep JSON may be, and maxMaskNested how often a text in JSON may be JSON. What is deeper is hidden.
 	maxMaskDepth, maxMaskNested = 256, 4
 )
@@ -52,6 +55,7 @@ type Mask struct {
 	headers  []string // lower case
 	paths    [][]step
 	patterns []*regexp.Regexp
+	steps    int // of all patterns
 }
 
 // step is a part of a path.
@@ -108,6 +112,9 @@ func NewMask(r MaskRules) (*Mask, error) {
 			return nil, fmt.Errorf("patterns: '%s' matches the empty text, so it would be everywhere", text)
 		}
 		m.patterns = append(m.patterns, re)
+		if m.steps += expression.Steps(text); m.steps > expression.MaxSteps {
+			return nil, fmt.Errorf("patterns: all have more than %d steps together (a repetition counts as often as it may repeat)", expression.MaxSteps)
+		}
 	}
 	if len(m.headers)+len(m.paths)+len(m.patterns) == 0 {
 		return nil, nil
@@ -190,7 +197,7 @@ func (m *Mask) Text(s string) string {
 	if m == nil || len(m.patterns) == 0 || s == "" {
 		return s
 	}
-	if !utf8.ValidString(s) {
+	if len(s)*m.steps > maxMaskWork || !utf8.ValidString(s) {
 		return Hidden
 	}
 	// All are matched with the text as it was: one must not take away what another needs.
@@ -277,8 +284,12 @@ func (m *Mask) Body(body []byte) (shown []byte, masked bool) {
 	if len(body) > MaxMasked || !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		return []byte(Hidden), true
 	}
-	if out, ok := m.json(body, 0, nil, &marks{}); ok {
+	k := &marks{}
+	if out, ok := m.json(body, 0, nil, k); ok {
 		return out, !bytes.Equal(out, body)
+	}
+	if k.work > maxMaskWork {
+		return []byte(Hidden), true
 	}
 	if len(m.paths) > 0 || mayBeJSON(body) {
 		return []byte(Hidden), true
@@ -343,7 +354,7 @@ func (m *Mask) Document(text string) string {
 	if m == nil || len(m.patterns) == 0 || text == "" {
 		return text
 	}
-	patterns := Mask{patterns: m.patterns}
+	patterns := Mask{patterns: m.patterns, steps: m.steps}
 	shown, _ := patterns.Body([]byte(text))
 	return string(shown)
 }
@@ -387,7 +398,9 @@ func (m *Mask) whole(states []state) bool {
 }
 
 // marks are the states that were noted in a round, so that each is noted once: with .. in a path, a state can be come to in many ways.
+// And they count what a body costs.
 type marks struct {
+	work  int // see maxMaskWork
 	seen  [][]uint64 // by path and step: the last round in which it was noted
 	round uint64
 }
@@ -407,6 +420,7 @@ func (k *marks) add(list []state, s state) []state {
 // child is where paths are in a member or an element.
 func (m *Mask) child(states []state, name string, index int, k *marks) (next []state) {
 	k.round++
+	k.work += len(states)
 	for _, s := range states {
 		at := &m.paths[s.path][s.step]
 		if at.any || index >= 0 && at.index == index || index < 0 && at.index < 0 && strings.EqualFold(at.name, name) {
@@ -455,6 +469,9 @@ func (j *masker) value(states []state, hide bool) (ok bool) {
 	if j.at == len(j.in) {
 		return false
 	}
+	if j.marks.work > maxMaskWork {
+		return false
+	}
 	begin := len(j.out)
 	if hide {
 		states = nil
@@ -499,7 +516,7 @@ func (j *masker) members(named bool, states []state) bool {
 			if !ok {
 				return false
 			}
-			if shown := j.m.Text(name); shown != name {
+			if shown := j.shown(name); shown != name {
 				j.out = append(j.out[:begin], asJSON(shown)...)
 			}
 			if j.space(); !j.take(':') {
@@ -522,6 +539,14 @@ func (j *masker) members(named bool, states []state) bool {
 		}
 		j.space()
 	}
+}
+
+// shown is Mask.Text, counted. Beyond what a body may cost nothing is shown of it.
+func (j *masker) shown(s string) string {
+	if j.marks.work += len(s) * j.m.steps; j.marks.work > maxMaskWork {
+		return Hidden
+	}
+	return j.m.Text(s)
 }
 
 // text copies a text in quotation marks, and returns what it spells.
@@ -558,7 +583,7 @@ func (j *masker) string(begin int, text string, states []state) {
 	} else if escaped.MatchString(text) {
 		shown = Hidden
 	}
-	if shown = j.m.Text(shown); shown != text {
+	if shown = j.shown(shown); shown != text {
 		j.out = append(j.out[:begin], asJSON(shown)...)
 	}
 }
@@ -573,7 +598,7 @@ func (j *masker) scalar(begin int) bool {
 	if token == "" || !json.Valid([]byte(token)) {
 		return false
 	}
-	if j.m.Text(token) != token {
+	if j.shown(token) != token {
 		j.out = append(j.out[:begin], `"`+Hidden+`"`...)
 	}
 	return true

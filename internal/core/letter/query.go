@@ -41,6 +41,9 @@ var Filters = []string{
 const (
 	maxConditions = 32
 	maxExpression = 1 << 10 // bytes of a regular expression
+	// maxLooked is how much of a value an expression looks at, in bytes. With expression.MaxSteps for all expressions of a
+	// query, this bounds what a letter can cost: a third of a second at worst, and nobody looks at the clock meanwhile.
+	maxLooked = 16 << 10
 	maxValue      = 4 << 10 // bytes of any other value: whoever asks may keep the query
 )
 
@@ -65,6 +68,7 @@ type Query struct {
 	client      *string
 	body        []byte
 	where       []condition
+	steps       int // of all expressions
 }
 
 // ParseQuery reads filters of a virtual host: names with values, of which only "where" may have several. now is
@@ -88,6 +92,9 @@ func ParseQuery(vhost string, filters map[string][]string, now int64) (q Query, 
 			}
 			if rule := q.set(name, v, now); rule != "" {
 				return q, &QueryError{name, v, rule}
+			}
+			if q.steps > expression.MaxSteps {
+				return q, &QueryError{name, v, fmt.Sprintf("is too much: the regular expressions of a search have at most %d steps together (a repetition counts as often as it may repeat)", expression.MaxSteps)}
 			}
 		}
 	}
@@ -127,6 +134,7 @@ func (q *Query) set(name, v string, now int64) (rule string) {
 		q.messageID = &v
 	case "error":
 		q.err, rule = readExpression(v)
+		q.steps += expression.Steps(v)
 	case "older_than", "newer_than":
 		age, ok := ParseAge(v)
 		if !ok {
@@ -156,6 +164,9 @@ func (q *Query) set(name, v string, now int64) (rule string) {
 	case "where":
 		var c condition
 		if c, rule = parseCondition(v); rule == "" {
+			if c.re != nil {
+				q.steps += expression.Steps(c.text)
+			}
 			q.where = append(q.where, c)
 		}
 	}
@@ -311,8 +322,9 @@ func (q *Query) Asks(m *Mask) string {
 		return "body"
 	}
 	for i := range q.where {
-		if m.HidesHeader(q.where[i].header) {
-			return "header." + q.where[i].header
+		// A pattern hides names as well: whether a header is there tells its name.
+		if name := q.where[i].header; m.HidesHeader(name) || m.Text(name) != name {
+			return "header." + name
 		}
 	}
 	return ""

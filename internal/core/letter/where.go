@@ -123,7 +123,7 @@ func (c *condition) holds(l *Letter) bool {
 	case notEqual:
 		return string(text) != c.text
 	case matches:
-		return c.re.Match(text)
+		return c.re.Match(text[:min(len(text), maxLooked)])
 	}
 	if !numeric {
 		n, err := strconv.ParseFloat(string(text), 64)

@@ -45,7 +45,7 @@ func (s *server) listLetters(r *request) (any, error) {
 		return nil, badRequest("the query of the address cannot be read: " + err.Error())
 	}
 	streams := strings.Contains(r.Header.Get("Accept"), ndjson)
-	ask := office.LettersRequest{Cursor: q.Get("cursor"), Limit: defaultLetters, Bytes: lettersBytes, Time: lettersTime}
+	ask := office.LettersRequest{Cursor: q.Get("cursor"), Limit: defaultLetters, Bytes: lettersBytes, Time: lettersTime, By: r.user}
 	most := maxPage
 	if streams {
 		ask.Limit, ask.Bytes, ask.Time, most = 0, 0, 0, 1<<31-1

@@ -27,7 +27,7 @@ func (s *server) histories(t testing.TB, name message.QueueName, n int) (list []
 			})
 		})
 		list = list[:0]
-		_, _, err := s.b.Browse(q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
+		_, _, err := s.b.Browse(t.Context(), q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
 			h, err := deadletter.Parse(stored)
 			if err != nil {
 				t.Fatal(err)

@@ -602,7 +602,7 @@ func (n *node) histories(t testing.TB, name message.QueueName, count int) (list 
 			})
 		})
 		list = list[:0]
-		_, _, err := n.b.Browse(q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
+		_, _, err := n.b.Browse(t.Context(), q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
 			h, err := deadletter.Parse(stored)
 			if err != nil {
 				t.Fatal(err)

@@ -174,11 +174,11 @@ func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, inca
 		return r, err
 	}
 	var chosen []replayed
-	next, done, err := c.b.node.Browse(q, after, limit, func(v queue.View, rec message.Record, history []byte) bool {
+	next, done, err := c.b.node.Browse(q, after, limit, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 		chosen = e.pick(decl, &v, rec, history, &r, chosen)
 		return len(chosen) < most
-	})
-	if err != nil {
+	}))
+	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return r, c.missing(err, decl)
 	}
 	if err := c.carryOut(ctx, q, e, chosen, archive, &r, told); err != nil {
@@ -211,7 +211,7 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 	var chosen []replayed
 	r.Handled = len(ids)
 	places := map[string]bool{}
-	err = c.b.node.Look(q, ids, func(v queue.View, rec message.Record, history []byte) bool {
+	err = c.b.node.Look(q, ids, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 		before, n := r, len(chosen)
 		chosen = e.pick(decl, &v, rec, history, &r, chosen)
 		if !e.Spread || len(chosen) == n {
@@ -225,8 +225,8 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 		}
 		places[place] = true
 		return true
-	})
-	if err == nil {
+	}))
+	if err = cmp.Or(err, ctx.Err()); err == nil {
 		err = c.carryOut(ctx, q, e, chosen, archive, &r, told)
 	}
 	return r, c.missing(err, decl)

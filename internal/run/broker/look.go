@@ -37,14 +37,25 @@ func (b *Broker) Retries(ctx context.Context, q QueueInfo, f func(until int64)) 
 	return b.node.Retries(ctx, q.runtime, f)
 }
 
-// Browse is partition.Node.Browse.
-func (b *Broker) Browse(q QueueInfo, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
-	return b.node.Browse(q.runtime, after, limit, f)
+// Show is called for messages that are looked at, until it returns false.
+type Show func(v queue.View, r message.Record, history []byte) bool
+
+// until is the Show that ends with ctx: what f does with one message may take long, and nobody may wait for it any more.
+func until(ctx context.Context, f Show) Show {
+	return func(v queue.View, r message.Record, history []byte) bool {
+		return ctx.Err() == nil && f(v, r, history)
+	}
 }
 
-// Look is partition.Node.Look.
-func (b *Broker) Look(q QueueInfo, ids []queue.ID, f func(v queue.View, r message.Record, history []byte) bool) error {
-	return b.node.Look(q.runtime, ids, f)
+// Browse is partition.Node.Browse. It ends with ctx, and returns its error then.
+func (b *Broker) Browse(ctx context.Context, q QueueInfo, after queue.Cursor, limit int, f Show) (next queue.Cursor, done bool, err error) {
+	next, done, err = b.node.Browse(q.runtime, after, limit, until(ctx, f))
+	return next, done, cmp.Or(err, ctx.Err())
+}
+
+// Look is partition.Node.Look. It ends with ctx, and returns its error then.
+func (b *Broker) Look(ctx context.Context, q QueueInfo, ids []queue.ID, f Show) error {
+	return cmp.Or(b.node.Look(q.runtime, ids, until(ctx, f)), ctx.Err())
 }
 
 // MayRead says whether the client may read a queue, whether or not there is one. The answer of a backend is waited for.

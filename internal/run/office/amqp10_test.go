@@ -1,6 +1,7 @@
 package office
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestALetterOfAMQP10(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got [][]byte
-	if _, _, err = d.b.Browse(q, e.There, 10, func(_ queue.View, rec message.Record, _ []byte) bool {
+	if _, _, err = d.b.Browse(context.Background(), q, e.There, 10, func(_ queue.View, rec message.Record, _ []byte) bool {
 		head, body, tail := convert.AppendAMQP10(nil, rec, &convert.Delivery{})
 		m, err := amqp10.ParseMessage(slices.Concat(head, body, tail))
 		if err != nil {

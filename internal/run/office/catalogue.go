@@ -203,13 +203,7 @@ func (f *Office) begin(c *catalogue) (done <-chan struct{}, joined bool) {
 	c.busy, c.reads = ended, c.info
 	f.work.Go(bug.Guarded(f.Logger, "the catalogue of a queue", func() {
 		defer close(ended)
-		err := f.life.Err()
-		select {
-		case f.room <- struct{}{}:
-			err = c.update(f)
-			<-f.room
-		case <-f.life.Done():
-		}
+		err := c.update(f)
 		c.mu.Lock()
 		c.busy, c.err = nil, err
 		large := c.bytes() > f.CatalogueBytes/16
@@ -345,12 +339,13 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 	}
 	var some []found
 	for cursor := e.There.At(level, c.read[level]); c.read[level] < end; {
-		if err := f.life.Err(); err != nil {
-			return err
-		}
 		some = some[:0]
 		looked, beyond := 0, false
-		next, done, err := f.b.Browse(c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
+		if !f.looks.Begin("vhost "+vhost, nil, f.life.Done()) {
+			return f.life.Err()
+		}
+		until := time.Now().Add(lookTime)
+		next, done, err := f.b.Browse(f.life, c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level; beyond {
 				return false
 			}
@@ -358,8 +353,9 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 			if l, ok := reader.Read(r, history); ok {
 				some = append(some, found{entry{id: v.ID, died: uint32(max(0, l.Died) / 1000)}, l.Group(), l.GroupShown()})
 			}
-			return true
+			return time.Now().Before(until)
 		})
+		f.looks.End()
 		if err != nil {
 			return err
 		}

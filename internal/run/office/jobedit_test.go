@@ -1,6 +1,7 @@
 package office
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,7 @@ func (d *bureau) look(name string) (list []letterAt) {
 	}
 	e, err := d.b.Extent(q)
 	for cursor, done := e.There, false; !done && err == nil; {
-		cursor, done, err = d.b.Browse(q, cursor, 100, func(v queue.View, rec message.Record, history []byte) bool {
+		cursor, done, err = d.b.Browse(context.Background(), q, cursor, 100, func(v queue.View, rec message.Record, history []byte) bool {
 			h, _ := deadletter.Parse(history)
 			list = append(list, letterAt{broker.LetterID(q.Incarnation(), v.ID), string(rec.Body()), h})
 			return true

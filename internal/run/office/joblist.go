@@ -102,7 +102,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 	case known:
 		for some := range slices.Chunk(ids, lookSlice) {
 			some = slices.DeleteFunc(slices.Clone(some), func(id queue.ID) bool { return id.Lane() >= len(ends) || id.Seq() >= ends[id.Lane()] })
-			err := m.b.Look(q, some, func(v queue.View, rec message.Record, history []byte) bool {
+			err := m.b.Look(ctx, q, some, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
 			if err = cmp.Or(err, ctx.Err()); err != nil {
@@ -111,7 +111,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 		}
 	default:
 		for cursor, done := there, false; !done; {
-			cursor, done, err = m.b.Browse(q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
+			cursor, done, err = m.b.Browse(ctx, q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
 			if err = cmp.Or(err, ctx.Err()); err != nil {

@@ -1,6 +1,7 @@
 package office
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type LettersRequest struct {
 	Limit  int  // letters; 0: no limit
 	Cursor string
 	Reveal bool          // show letters as they are, and not as they are behind the mask
+	By     string        // whose search it is: users share what searches may take
 	Bytes  int64         // of messages to read; 0: no limit
 	Time   time.Duration // to look; 0: no limit
 }
@@ -74,8 +76,9 @@ type Row struct {
 	Masked      bool              `json:"masked"` // something is hidden
 }
 
-// lookSlice is how many messages are read in one hold of the queue.
-const lookSlice = 256
+// lookSlice is how many messages are read in one hold of the queue, and lookTime for how long one looks at messages before others have
+// their turn.
+const lookSlice, lookTime = 256, 50 * time.Millisecond
 
 // Letters calls row for each letter of the queue that the query selects, and progress, which may be nil, with how many entries
 // it has looked at, of about how many. It ends when row returns false.
@@ -97,10 +100,11 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 	var last queue.ID
 	stop := ""
 	for more := true; more && stop == ""; {
-		if err := ctx.Err(); err != nil {
-			return end, err
+		if !f.looks.Begin("user "+r.By, ctx.Done(), f.life.Done()) {
+			return end, cmp.Or(ctx.Err(), f.life.Err())
 		}
-		more, err = w.next(func(v queue.View, rec message.Record, history []byte) bool {
+		until := time.Now().Add(lookTime)
+		more, err = w.next(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 			last = v.ID
 			end.Examined++
 			bytes += int64(len(rec))
@@ -117,14 +121,14 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 				stop = "limit"
 			case r.Bytes > 0 && bytes >= r.Bytes:
 				stop = "bytes"
+			case r.Time > 0 && time.Since(began) >= r.Time:
+				stop = "time"
 			}
-			return stop == ""
+			return stop == "" && time.Now().Before(until)
 		})
+		f.looks.End()
 		if err != nil {
 			return end, gone(q, err)
-		}
-		if stop == "" && more && r.Time > 0 && time.Since(began) >= r.Time && end.Examined > 0 {
-			stop = "time"
 		}
 		if progress != nil {
 			progress(end.Examined, max(e.Entries, end.Examined))
@@ -189,10 +193,10 @@ func (w *walk) start(cursor string) error {
 	return nil
 }
 
-// next shows the next slice and says whether there is more.
-func (w *walk) next(show func(v queue.View, r message.Record, history []byte) bool) (more bool, err error) {
+// next shows the next slice, as far as show returns true, and says whether there is more.
+func (w *walk) next(ctx context.Context, show broker.Show) (more bool, err error) {
 	if w.oldest {
-		next, done, err := w.f.b.Browse(w.q, w.cursor, lookSlice, show)
+		next, done, err := w.f.b.Browse(ctx, w.q, w.cursor, lookSlice, show)
 		w.cursor = next
 		return !done, err
 	}
@@ -219,7 +223,13 @@ func (w *walk) next(show func(v queue.View, r message.Record, history []byte) bo
 			continue
 		}
 		slices.Reverse(ids)
-		return true, w.f.b.Look(w.q, ids, show)
+		return true, w.f.b.Look(ctx, w.q, ids, func(v queue.View, r message.Record, history []byte) bool {
+			if show(v, r, history) {
+				return true
+			}
+			w.end = v.ID.Seq() // the others come next
+			return false
+		})
 	}
 	return false, nil
 }
@@ -359,7 +369,7 @@ func (f *Office) find(q broker.QueueInfo, text string, mask *letter.Mask, show f
 		return ErrGone // incarnations rise: it was in a queue before this one, if anywhere
 	}
 	there, isLetter := false, false
-	err := f.b.Look(q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
+	err := f.b.Look(f.life, q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
 		there = true
 		var l *letter.Letter
 		if l, isLetter = letter.NewReader(f.Names).Masked(mask).Read(r, history); isLetter {

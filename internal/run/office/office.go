@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/share"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -44,8 +45,8 @@ type Office struct {
 	b        *broker.Broker
 	life     context.Context
 	end      context.CancelFunc
-	work     sync.WaitGroup // goroutines that read catalogues
-	room     chan struct{}  // one for each that may read at a time
+	work     sync.WaitGroup       // goroutines that read catalogues
+	looks    *share.Turns[string] // who may look at letters: users who search, virtual hosts whose catalogues are read
 
 	catalogues catalogues
 	notes      notes
@@ -67,7 +68,7 @@ func New(o Options) (_ *Office, err error) {
 	if o.CatalogueBytes == 0 {
 		o.CatalogueBytes = defaultCatalogueBytes
 	}
-	f := &Office{Options: o, b: o.Broker, room: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	f := &Office{Options: o, b: o.Broker, looks: share.NewTurns[string](max(1, runtime.GOMAXPROCS(0)/2))}
 	f.life, f.end = context.WithCancel(context.Background())
 	if f.LintAfter == 0 {
 		f.LintAfter = defaultLintAfter

@@ -89,7 +89,7 @@ func (f *Office) hasLetters(q broker.QueueInfo) bool {
 	reader := letter.NewReader(f.Names)
 	found := false
 	look := func(after queue.Cursor) {
-		_, _, _ = f.b.Browse(q, after, queueEnd, func(_ queue.View, r message.Record, history []byte) bool {
+		_, _, _ = f.b.Browse(f.life, q, after, queueEnd, func(_ queue.View, r message.Record, history []byte) bool {
 			_, found = reader.Read(r, history)
 			return !found
 		})

@@ -741,7 +741,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				t.Stopped = &stopped
 				break
 			}
-			cursor, done, err = r.b.Browse(q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
+			cursor, done, err = r.b.Browse(ctx, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
 				t.Examined++
 				l, ok := reader.Read(rec, history)
 				if !ok || !a.query.Match(l) {

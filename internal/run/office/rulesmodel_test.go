@@ -1,6 +1,7 @@
 package office
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -63,7 +64,7 @@ func (m *ruleModel) bodies(name string) (list []string) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	_, done, err := m.b.Browse(q, e.There, 10_000, func(_ queue.View, r message.Record, _ []byte) bool {
+	_, done, err := m.b.Browse(context.Background(), q, e.There, 10_000, func(_ queue.View, r message.Record, _ []byte) bool {
 		list = append(list, string(r.Body()))
 		return true
 	})

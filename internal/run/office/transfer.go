@@ -62,7 +62,7 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Q
 			return size < transferBytes
 		})
 		if failed == nil {
-			failed = f.b.Look(q, ids, show)
+			failed = f.b.Look(ctx, q, ids, show)
 		}
 		switch {
 		case err != nil:

@@ -2,6 +2,7 @@ package office
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func (d *bureau) whole(name string) (list []letter.Line) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if _, _, err := d.b.Browse(q, e.There, 10_000, func(_ queue.View, rec message.Record, history []byte) bool {
+	if _, _, err := d.b.Browse(context.Background(), q, e.There, 10_000, func(_ queue.View, rec message.Record, history []byte) bool {
 		list = append(list, letter.Line{
 			Exchange: string(rec.Exchange()), Key: string(rec.Key()), BCC: slices.Clone(rec.BCC()), Properties: slices.Clone(rec.Properties()), Body: slices.Clone(rec.Body()), History: slices.Clone(history),
 		})

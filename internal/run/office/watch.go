@@ -44,6 +44,9 @@ const maxPending = 1 << 20
 // stepSlices is how many slices are read before what is due is looked at again; actAtOnce how many letters are moved at a time.
 const stepSlices, actAtOnce = 32, 256
 
+// vhostTime is how long the watch looks at letters of one virtual host in a step, before those of the others have their turn.
+const vhostTime = 4 * lookTime
+
 // watch is the state of the watch. Its goroutine owns it, except for what says otherwise.
 type watch struct {
 	r      *Rules
@@ -55,10 +58,11 @@ type watch struct {
 	reading []*watched              // those in which something new is to be read, in turn
 	pending int                     // entries of all heaps
 	groups  groupNews
-	targets map[*topology.Queue]bool // queues that dead letters lead to, as of targetsAt
-	at      int64                    // when targets were looked for
-	looked  map[uint64]int64         // when a queue without letters was last looked into
-	most    int                      // maxPending, except in tests
+	targets map[*topology.Queue]bool        // queues that dead letters lead to, as of targetsAt
+	at      int64                           // when targets were looked for
+	looked  map[uint64]int64                // when a queue without letters was last looked into
+	most    int                             // maxPending, except in tests
+	spent   map[message.VHost]time.Duration // in this step, on looking at letters
 	reader  *letter.Reader
 }
 
@@ -152,13 +156,17 @@ func (w *watch) step() time.Duration {
 		}
 	}
 	hooks := w.r.hooked.Swap(false)
-	for range stepSlices {
-		if w.r.life.Err() != nil || len(w.reading) == 0 {
-			break
-		}
+	w.spent = map[message.VHost]time.Duration{}
+	for slices, passed := 0, 0; slices < stepSlices && passed < len(w.reading) && w.r.life.Err() == nil; {
 		q := w.reading[0]
 		w.reading = w.reading[1:]
-		if q.queued = q.blocked > now || w.readSome(q); q.queued {
+		if q.blocked > now || w.outOfTime(q) {
+			w.reading = append(w.reading, q)
+			passed++
+			continue
+		}
+		slices, passed = slices+1, 0
+		if q.queued = w.readSome(q); q.queued {
 			w.reading = append(w.reading, q)
 		}
 	}
@@ -175,6 +183,15 @@ func (w *watch) step() time.Duration {
 	}
 	w.due(w.r.now())
 	return w.next(w.r.now())
+}
+
+// outOfTime says whether the letters of the queue's virtual host have had their share of this step.
+func (w *watch) outOfTime(q *watched) bool { return w.spent[q.info.Decl.VHost] >= vhostTime }
+
+// looking begins a look at letters of a queue. within says whether there is time for another letter; done ends it.
+func (w *watch) looking(q *watched) (within func() bool, done func()) {
+	began := time.Now()
+	return func() bool { return time.Since(began) < lookTime }, func() { w.spent[q.info.Decl.VHost] += time.Since(began) }
 }
 
 // need says whether anybody needs the watch, and begins or ends it.
@@ -406,7 +423,7 @@ func (w *watch) readSome(q *watched) (more bool) {
 // found is what a slice has of letters.
 type found struct {
 	wait []pending
-	due  []queue.ID
+	due  []pending
 	news []groupEventOf
 	seen map[groupKey]bool // those of news
 	rows map[*activeRule][]Row
@@ -426,13 +443,14 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	}
 	groups, beyond := w.wantsGroups(), false
 	show := w.behind(q)
-	next, done, err := w.r.b.Browse(q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+	within, looked := w.looking(q)
+	next, done, err := w.r.b.Browse(w.r.life, q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
 		if beyond = v.ID.Lane() != level; beyond {
 			return false
 		}
 		l, ok := w.reader.Read(rec, history)
 		if !ok || v.Dead {
-			return true
+			return within()
 		}
 		behind := show(l, rec, history)
 		if groups {
@@ -455,12 +473,13 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		case ruling.due <= now && q.catchesUp(&ruling, v.ID, now):
 			f.wait = append(f.wait, pending{moment.After(now, alarmAgain.Milliseconds()), v.ID, ruling.rule})
 		case ruling.due <= now:
-			f.due = append(f.due, v.ID)
+			f.due = append(f.due, pending{now, v.ID, ruling.rule})
 		default:
 			f.wait = append(f.wait, pending{ruling.due, v.ID, ruling.rule})
 		}
-		return true
+		return within()
 	})
+	looked()
 	if err != nil {
 		w.failed(q, err)
 		return true
@@ -533,7 +552,7 @@ func (q *watched) catchesUp(r *ruling, id queue.ID, now int64) bool {
 func (w *watch) catchUp(q *watched, a *activeRule, l *late) {
 	for range stepSlices {
 		now := w.r.now()
-		if l.next > now || w.r.life.Err() != nil {
+		if l.next > now || w.r.life.Err() != nil || w.outOfTime(q) {
 			return
 		}
 		level := 0
@@ -560,7 +579,8 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 	done, beyond, end := false, false, q.read[level]
 	if err == nil {
 		show := w.behind(q)
-		next, done, err = w.r.b.Browse(q.info, e.There.At(level, l.place.reached(level)), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+		within, looked := w.looking(q)
+		next, done, err = w.r.b.Browse(w.r.life, q.info, e.There.At(level, l.place.reached(level)), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level || v.ID.Seq() >= end; beyond {
 				return false
 			}
@@ -570,8 +590,9 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 					rows = append(rows, tellRow(q, &v, shown))
 				}
 			}
-			return true
+			return within()
 		})
+		looked()
 	}
 	if err != nil {
 		l.next = moment.After(now, tryAgain.Milliseconds())
@@ -678,30 +699,41 @@ func (w *watch) due(now int64) {
 		return
 	}
 	for _, q := range slices.Collect(maps.Values(w.queues)) {
-		var ids []queue.ID
-		for len(q.heap) > 0 && q.heap[0].due <= now && len(ids) < actAtOnce {
-			ids = append(ids, w.pop(q).id)
+		var list []pending
+		for len(q.heap) > 0 && q.heap[0].due <= now && len(list) < actAtOnce && !w.outOfTime(q) {
+			list = append(list, w.pop(q))
 		}
-		slices.SortFunc(ids, func(a, b queue.ID) int { return cmp.Compare(a, b) })
-		w.act(q, ids)
+		slices.SortFunc(list, func(a, b pending) int { return cmp.Compare(a.id, b.id) })
+		w.act(q, list)
 		if q.horizon <= now && now-q.walked >= walkAgain.Milliseconds() && !q.queued {
 			w.walk(q)
 		}
 	}
 }
 
-// act asks the rules about letters that were due, and has those moved that are.
-func (w *watch) act(q *watched, ids []queue.ID) {
-	if len(ids) == 0 || w.r.life.Err() != nil {
+// act asks the rules about letters that were due, in their order, and has those moved that are. Those that it has no time for are due again.
+func (w *watch) act(q *watched, list []pending) {
+	if len(list) == 0 || w.r.life.Err() != nil {
 		return
 	}
 	w.heed(q)
+	ids := make([]queue.ID, len(list))
+	for i := range list {
+		ids[i] = list[i].id
+	}
 	now := w.r.now()
 	later := func(id queue.ID, a *activeRule, d time.Duration) {
 		w.push(q, pending{moment.After(now, d.Milliseconds()), id, a})
 	}
 	by, took, show := map[*activeRule][]queue.ID{}, map[*activeRule]bool{}, w.behind(q)
-	err := w.r.b.Look(q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
+	within, looked := w.looking(q)
+	rest := queue.ID(0) // the last one that was looked at, if there was no time for those behind it
+	err := w.r.b.Look(w.r.life, q.info, ids, func(v queue.View, rec message.Record, history []byte) (goOn bool) {
+		defer func() {
+			if goOn = within(); !goOn {
+				rest = v.ID
+			}
+		}()
 		l, ok := w.reader.Read(rec, history)
 		if !ok || v.Dead {
 			return true
@@ -723,12 +755,18 @@ func (w *watch) act(q *watched, ids []queue.ID) {
 		}
 		return true
 	})
+	looked()
 	if err != nil {
 		w.failed(q, err)
 		if w.queues[q.info.Incarnation()] == q { // what was looked for is met again
 			w.walk(q)
 		}
 		return
+	}
+	for _, p := range list {
+		if rest != 0 && p.id > rest {
+			w.push(q, p)
+		}
 	}
 	if !w.takes(q, took) { // masks have changed, if another rule than before takes it
 		return
