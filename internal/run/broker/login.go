@@ -290,6 +290,16 @@ func (u *unanswered) Error() string {
 
 func (u *unanswered) Unwrap() error { return u.cause }
 
+// hashingLine is a line of passwords that wait for their slow hash. Those that were right lately have one of their own, so that a
+// flood of guesses from their address is not before them.
+type hashingLine struct {
+	from   netip.Prefix
+	lately bool
+}
+
+// mostHashing is how many passwords of a line wait: with 20 to 40 ms each, for two seconds at most on two processors.
+const mostHashing = 64
+
 // checkPassword checks credentials against the node's accounts, with nothing locked.
 func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from loginOrigin) (*auth.User, error) {
 	slow := b.rules.Load().Hashing == auth.Argon2id
@@ -303,7 +313,11 @@ func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from
 		return candidate.Known(from.loopback)
 	}
 	// As many at a time as there are processors: each takes memory and time.
-	if !b.hashing.Begin(admission.NetworkOf(from.Addr), ctx.Done(), b.life.Done()) {
+	line := hashingLine{admission.NetworkOf(from.Addr), b.recent.Was(given.User, "", given.Password)}
+	if b.hashing.Line(line) >= mostHashing {
+		return nil, &auth.LoginError{User: given.User, Reason: "cannot be checked: too many passwords from this address wait"}
+	}
+	if !b.hashing.Begin(line, ctx.Done(), b.life.Done()) {
 		return nil, cmp.Or(ctx.Err(), b.life.Err())
 	}
 	defer b.hashing.End()
