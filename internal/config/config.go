@@ -43,7 +43,7 @@ type Config struct {
 	WebAMQP        Listener
 	WebAMQPTLS     SecureListener
 	WebAMQPPath    string   // web_amqp.ws_path; "": /ws
-	WebAMQPOrigins []string // web_amqp.allow_origins.*: the pages that may connect; nil: all
+	WebAMQPOrigins []string // web_amqp.allow_origins.*: the pages that may connect; nil: those of the same host
 	ProxyProtocol  bool     // proxy_protocol: AMQP listeners want a PROXY header first
 	// Proxies are the trusted proxies, proxy_protocol.trusted.*; nil: not set.
 	Proxies []netip.Prefix

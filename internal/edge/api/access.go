@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
@@ -93,6 +94,10 @@ func (r *request) logIn(name, password string) *failure {
 	if err != nil {
 		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
 		return wrongPassword
+	}
+	r.proof.asked = time.Now()
+	if id.Asked() {
+		r.proof.password = password
 	}
 	return r.welcome(id)
 }

@@ -299,9 +299,6 @@ const watchAsk = time.Second
 
 // watched is the job that the path names, as the user may see it now: rights may have changed since the request began.
 func (r *request) watched() (shown shownJob, err error) {
-	if !r.local && !r.s.b.StillStands(r.identity) {
-		return shown, wrongPassword
-	}
 	j, err := r.s.job(r)
 	if err != nil {
 		return shown, err
@@ -329,7 +326,7 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 				text, err = json.Marshal(shown)
 			}
 		}
-		if !ok || err != nil {
+		if gone := r.goesOn(); !ok || err != nil || gone != nil {
 			_ = to.say("end", []byte("{}"))
 			return
 		}

@@ -90,6 +90,7 @@ func (s *server) listLetters(r *request) (any, error) {
 // streamLetters writes {"letter": …} for each letter, {"progress": …} now and then, and {"end": …} or {"error": …} last.
 func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.LettersRequest) written {
 	return func(out *responder) {
+		var gone *failure // what ends it
 		out.Header().Set("Content-Type", ndjson)
 		out.Header().Set("Vary", "accept, accept-encoding, origin")
 		out.begin(http.StatusOK)
@@ -109,13 +110,21 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 		}
 		told := time.Now()
 		ctx := r.Context()
-		end, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool { return send("letter", row) }, func(examined, total int) {
+		end, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool {
+			if gone = r.goesOn(); gone != nil {
+				return false
+			}
+			return send("letter", row)
+		}, func(examined, total int) {
 			if at := time.Now(); at.Sub(told) >= progressEvery {
 				told = at
 				send("progress", map[string]int{"examined": examined, "total": total})
 				_ = flusher.Flush()
 			}
 		})
+		if gone != nil {
+			err = gone
+		}
 		if err != nil {
 			f := asFailure(asJobFailure(err))
 			send("error", map[string]any{"error": f.kind, "reason": f.reason})

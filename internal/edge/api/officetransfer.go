@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -50,6 +49,9 @@ func (s *server) exportLetters(r *request) (any, error) {
 		out.Header().Set("Content-Disposition", `attachment; filename="letters.ndjson"`)
 		out.begin(http.StatusOK)
 		n, err := s.Office.Export(r.Context(), queue, &query, func(line []byte) error {
+			if gone := r.goesOn(); gone != nil {
+				return gone
+			}
 			_, err := out.Write(line)
 			return err
 		})
@@ -91,7 +93,7 @@ func (s *server) importLetters(r *request) (any, error) {
 	}
 	return written(func(out *responder) {
 		defer func() { <-s.imports }()
-		result, err := s.Office.Import(r.Context(), to, patientBody{out, r.Body}, r.link().MaxMessageSize())
+		result, err := s.Office.Import(r.Context(), to, patientBody{out, r}, r.link().MaxMessageSize())
 		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.imported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(result.Imported)})
 		r.did = []any{"imported", result.Imported, "refused", len(result.Refused) + result.More}
 		switch {
@@ -107,14 +109,17 @@ func (s *server) importLetters(r *request) (any, error) {
 
 // patientBody is the body of a request that may take long, as long as something comes.
 type patientBody struct {
-	out  *responder
-	body io.Reader
+	out *responder
+	of  *request
 }
 
 // Read reads.
 func (b patientBody) Read(p []byte) (int, error) {
 	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(time.Now().Add(importPatience)) // a recorder in a test has none
-	return b.body.Read(p)
+	if gone := b.of.goesOn(); gone != nil {
+		return 0, gone
+	}
+	return b.of.Body.Read(p)
 }
 
 // jobPage is a page of jobs.

@@ -27,6 +27,7 @@ type request struct {
 	identity *broker.Identity
 	user     string
 	tags     []auth.Tag
+	proof    proof
 	local    bool              // it came through Local
 	visible  broker.Visibility // which virtual hosts the user may look into
 	raw      []byte

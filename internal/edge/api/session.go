@@ -20,7 +20,7 @@ import (
 
 // Sessions are for the console: a browser logs in once and then shows a cookie. The cookie is a random secret, of which only the
 // hash is kept. A session ends when its account is deleted or gets another password or other tags, so a cookie is never worth more
-// than the password it was made with. All end with the process.
+// than the password it was made with; nor than what a login backend says now, which is asked again (standing.go). All end with the process.
 //
 // A browser sends a cookie with every request to the node's host, also with those that a page of another site makes. Therefore a
 // request that changes something also needs sessionHeader, which such a page cannot set, and must come from the node's own pages.
@@ -49,22 +49,33 @@ type sessions struct {
 // session is one login.
 type session struct {
 	identity    *broker.Identity
-	loopback    bool // it was opened from this machine, as some accounts demand; it does not work from elsewhere
+	loopback    bool   // it was opened from this machine, as some accounts demand; it does not work from elsewhere
+	password    []byte // sealed; nil if no backend is to be asked again
 	began, used time.Time
+	asked       time.Time // when what was true at the login was last true
+}
+
+// isDue says whether the backend is asked again before a request.
+func (s *session) isDue(now time.Time, change bool) bool {
+	return s.identity.Asked() && (change || now.Sub(s.asked) >= askAgain)
 }
 
 // begin opens a session and returns its secret.
-func (s *sessions) begin(id *broker.Identity, loopback bool, now time.Time) (secret string) {
+func (s *sessions) begin(id *broker.Identity, password string, loopback bool, now time.Time) (secret string) {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // it cannot fail
 	secret = base64.RawURLEncoding.EncodeToString(random)
+	o := &session{identity: id, loopback: loopback, began: now, used: now, asked: now}
+	if id.Asked() {
+		o.password = sealed(secret, password)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.makeRoom(id.Name, now)
 	if s.open == nil {
 		s.open = map[[sha256.Size]byte]*session{}
 	}
-	s.open[sha256.Sum256([]byte(secret))] = &session{id, loopback, now, now}
+	s.open[sha256.Sum256([]byte(secret))] = o
 	return secret
 }
 
@@ -99,7 +110,16 @@ func (s *sessions) isOver(o *session, now time.Time) bool {
 	return now.Sub(o.used) >= sessionIdle || now.Sub(o.began) >= cmp.Or(s.life, sessionLife)
 }
 
-// use returns the session of a secret, nil if there is none. Its idle time begins anew.
+// isTrue notes that what was true at the login still is.
+func (s *sessions) isTrue(secret string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := s.open[sha256.Sum256([]byte(secret))]; o != nil {
+		o.asked = now
+	}
+}
+
+// use returns a copy of the session of a secret, nil if there is none. Its idle time begins anew.
 func (s *sessions) use(secret string, now time.Time) *session {
 	key := sha256.Sum256([]byte(secret))
 	s.mu.Lock()
@@ -113,7 +133,8 @@ func (s *sessions) use(secret string, now time.Time) *session {
 		return nil
 	}
 	o.used = now
-	return o
+	shown := *o
+	return &shown
 }
 
 // end ends the session of a secret.
@@ -189,9 +210,12 @@ var (
 		sessionHeader + ": 1 and must come from this node's own pages"}
 )
 
+// changes says whether the request may change something.
+func (r *request) changes() bool { return r.Method != http.MethodGet && r.Method != http.MethodHead }
+
 // mayChange checks that the console itself makes a request that may change something.
 func (r *request) mayChange() *failure {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	if !r.changes() {
 		return nil
 	}
 	if r.Header.Get(sessionHeader) != "1" || sameSite.Check(r.Request) != nil {
@@ -214,6 +238,22 @@ func (r *request) resume() *failure {
 	}
 	if err := r.mayChange(); err != nil {
 		return err
+	}
+	r.identity, r.user, r.proof.asked = o.identity, o.identity.Name, o.asked
+	if o.identity.Asked() {
+		r.proof.password = opened(secret, o.password)
+	}
+	if o.isDue(now, r.changes()) {
+		switch err := r.askAgain(); err {
+		case nil:
+			r.s.sessions.isTrue(secret, now)
+			r.proof.asked = now
+		case outOfDate:
+			r.s.sessions.end(secret)
+			return sessionOver
+		default:
+			return err
+		}
 	}
 	return r.welcome(o.identity)
 }
@@ -244,7 +284,7 @@ func (s *server) logInSession(r *request) (any, error) {
 	if old := secretOf(r.Request); old != "" {
 		s.sessions.end(old)
 	}
-	secret := s.sessions.begin(r.identity, peerIP(r.Request).IsLoopback(), time.Now())
+	secret := s.sessions.begin(r.identity, password, peerIP(r.Request).IsLoopback(), time.Now())
 	return withCookie{cookie(r.Request, secret), s.showSession(r)}, nil
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ func TestSessionsRunOut(t *testing.T) {
 	var s sessions
 	now := time.Unix(1e9, 0)
 	ada := &broker.Identity{Name: "ada"}
-	idle, busy := s.begin(ada, false, now), s.begin(ada, false, now)
+	idle, busy := s.begin(ada, "", false, now), s.begin(ada, "", false, now)
 	for range 11 {
 		now = now.Add(sessionIdle - time.Second)
 		if s.use(busy, now) == nil {
@@ -40,7 +41,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for i := range 2 * maxSessions {
 		now = now.Add(time.Millisecond)
-		s.begin(&broker.Identity{Name: fmt.Sprintf("user-%d", i%200)}, false, now)
+		s.begin(&broker.Identity{Name: fmt.Sprintf("user-%d", i%200)}, "", false, now)
 		if len(s.open) > maxSessions {
 			t.Fatalf("%d sessions are open", len(s.open))
 		}
@@ -48,8 +49,26 @@ func TestSessionsAreBounded(t *testing.T) {
 	if len(s.open) != maxSessions {
 		t.Errorf("%d sessions are open, want %d", len(s.open), maxSessions)
 	}
-	s.begin(&broker.Identity{Name: "late"}, false, now.Add(sessionLife))
+	s.begin(&broker.Identity{Name: "late"}, "", false, now.Add(sessionLife))
 	if len(s.open) != 1 {
 		t.Errorf("%d sessions are kept, all but one of which are over", len(s.open))
+	}
+}
+
+// What a backend has said holds for a minute, and not for a change.
+func TestWhenABackendIsAskedAgain(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	s := &session{identity: new(broker.Identity), asked: now}
+	if s.isDue(now.Add(time.Hour), true) {
+		t.Error("of an account of the node nobody is asked")
+	}
+	const secret = "the secret of a cookie"
+	kept := sealed(secret, "a password")
+	if opened(secret, kept) != "a password" || opened("another secret", kept) != "" || strings.Contains(string(kept), "password") {
+		t.Error("the password is not what was sealed, or others can read it")
+	}
+	r := &request{local: true}
+	if r.goesOn() != nil {
+		t.Error("the operator is asked")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,7 +23,8 @@ import (
 type Web struct {
 	// Path is that of the only resource; "": /ws.
 	Path string
-	// Origins are the origins of the pages that may connect; nil: all may. A client that is no browser names none, and may.
+	// Origins are the origins of the pages that may connect, "*" all; nil: those of the node's own host, by whatever port. A client that is no
+	// browser names none, and may.
 	Origins []string
 }
 
@@ -311,7 +313,7 @@ func (s *Server) upgrade(nc net.Conn, web *Web, timeout time.Duration) (w *WebSo
 		return nil, false
 	}
 	in.over = true
-	if status, why := web.check(r); status != http.StatusSwitchingProtocols {
+	if status, why := web.check(r, nc.LocalAddr()); status != http.StatusSwitchingProtocols {
 		s.Logger.Warn("connection refused", "peer", nc.RemoteAddr().String(), "reason", why, "status", status)
 		decline(nc, status)
 		return nil, false
@@ -323,7 +325,7 @@ func (s *Server) upgrade(nc net.Conn, web *Web, timeout time.Duration) (w *WebSo
 
 // check says whether a client gets a WebSocket, by a status of HTTP, and why not. A page that may not connect, and a client that
 // does not name the subprotocol, get RabbitMQ's status.
-func (web *Web) check(r *http.Request) (status int, why string) {
+func (web *Web) check(r *http.Request, local net.Addr) (status int, why string) {
 	path := web.Path
 	if path == "" {
 		path = defaultWebPath
@@ -333,8 +335,8 @@ func (web *Web) check(r *http.Request) (status int, why string) {
 	switch {
 	case r.URL.Path != path:
 		return http.StatusNotFound, "there is nothing at this path"
-	case origin != "" && web.Origins != nil && !slices.Contains(web.Origins, origin):
-		return http.StatusForbidden, "pages of this origin may not connect"
+	case origin != "" && !web.may(origin, r.Host, local):
+		return http.StatusForbidden, "pages of this origin may not connect: set web_amqp.allow_origins.1"
 	case !names(r.Header, "Sec-WebSocket-Protocol", webSubprotocol):
 		return http.StatusBadRequest, "the client does not name the subprotocol " + webSubprotocol
 	case r.Method != http.MethodGet, !r.ProtoAtLeast(1, 1), !names(r.Header, "Connection", "upgrade"), !names(r.Header, "Upgrade", "websocket"),
@@ -344,6 +346,21 @@ func (web *Web) check(r *http.Request) (status int, why string) {
 		return http.StatusBadRequest, "Sec-WebSocket-Key is no key"
 	}
 	return http.StatusSwitchingProtocols, ""
+}
+
+// may says whether a page may connect that names this origin and host. At a loopback address a page of a foreign name is no page of this
+// node, even if the name leads here.
+func (web *Web) may(origin, host string, local net.Addr) bool {
+	if web.Origins != nil {
+		return slices.Contains(web.Origins, origin) || slices.Contains(web.Origins, "*")
+	}
+	from, err := url.Parse(origin)
+	asked, bad := url.Parse("//" + host)
+	if err != nil || bad != nil || from.Hostname() == "" || !strings.EqualFold(from.Hostname(), asked.Hostname()) {
+		return false
+	}
+	at, ok := local.(*net.TCPAddr)
+	return !ok || !at.IP.IsLoopback() || strings.EqualFold(from.Hostname(), "localhost") || net.ParseIP(from.Hostname()).IsLoopback()
 }
 
 // names says whether a header that is a list has the word.

@@ -127,6 +127,33 @@ func TestWebSocketRefusals(t *testing.T) {
 	}
 }
 
+// Pages that nobody has named may connect if they are of the node's own host; at a loopback address only if that is a loopback address or
+// localhost, since any name may lead there.
+func TestPagesOfOtherSitesMayNotConnect(t *testing.T) {
+	here, elsewhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}
+	for _, tt := range []struct {
+		origins      []string
+		origin, host string
+		local        net.Addr
+		may          bool
+	}{
+		{nil, "http://localhost:8080", "localhost:15678", here, true},
+		{nil, "http://127.0.0.1", "127.0.0.1:15678", here, true},
+		{nil, "http://[::1]:80", "[::1]:15678", here, true},
+		{nil, "https://evil.example", "localhost:15678", here, false},
+		{nil, "https://evil.example", "evil.example:15678", here, false},
+		{nil, "https://mq.example", "mq.example:15678", elsewhere, true},
+		{nil, "https://evil.example", "mq.example:15678", elsewhere, false},
+		{nil, "null", "localhost", here, false},
+		{[]string{"*"}, "https://evil.example", "localhost", here, true},
+		{[]string{"https://shop.example"}, "http://localhost", "localhost", here, false},
+	} {
+		if got := (&Web{Origins: tt.origins}).may(tt.origin, tt.host, tt.local); got != tt.may {
+			t.Errorf("%s at %s, with %v: %v", tt.origin, tt.host, tt.origins, got)
+		}
+	}
+}
+
 // A client that breaks RFC 6455 gets a close with its code, and one that closes gets its own.
 func TestWebSocketCloses(t *testing.T) {
 	addr := startWeb(t, &Web{}, func(nc net.Conn) { _, _ = io.Copy(io.Discard, nc) })

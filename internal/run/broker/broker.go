@@ -13,7 +13,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -145,9 +144,9 @@ type Broker struct {
 
 	rules    atomic.Pointer[AccountRules]
 	throttle *admission.Throttle
-	verified *admission.Verified        // passwords that were right a moment ago, by stored hash
-	recent   *admission.Verified        // the same for every backend; only for priority in a flood
-	hashing  *share.Turns[netip.Prefix] // limits how many slow hashes run at a time
+	verified *admission.Verified       // passwords that were right a moment ago, by stored hash
+	recent   *admission.Verified       // the same for every backend; only for priority in a flood
+	hashing  *share.Turns[hashingLine] // limits how many slow hashes run at a time
 	// life ends when the node stops. Backends are asked within it.
 	life    context.Context
 	endLife context.CancelFunc
@@ -239,7 +238,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	o.Topology.Strict, o.Topology.ApsaraPriorities = o.Strict, o.ApsaraMQ.Priorities
 	b = &Broker{
 		Options: o, settles: !o.Strict, started: time.Now(), open: map[*Connection]struct{}{}, ofUser: map[string]*usage{}, ofVHost: map[message.VHost]int64{},
-		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: share.NewTurns[netip.Prefix](runtime.GOMAXPROCS(0)),
+		throttle: admission.NewThrottle(o.AccountRules.Throttle), verified: admission.NewVerified(verifiedHolds), recent: admission.NewVerified(recentHolds), hashing: share.NewTurns[hashingLine](runtime.GOMAXPROCS(0)),
 	}
 	if o.SettleExchange != nil {
 		b.settles = *o.SettleExchange

@@ -52,6 +52,27 @@ type Identity struct {
 	// account is the node's account that the client has proven to own, or that says what it may do; nil: none, or
 	// whichever account has its name.
 	account *auth.User
+	asked   bool // a backend has said something of it
+}
+
+// Asked says that a backend has said something of the client, so that AskAgain needs its password.
+func (i *Identity) Asked() bool { return i.asked }
+
+// AskAgain returns nil if what was true at a client's login still is. If not, the error is an *auth.LoginError. Other errors say that a
+// backend cannot tell now. given is what the client showed then.
+func (b *Broker) AskAgain(ctx context.Context, i *Identity, given auth.Credentials, peer net.IP) error {
+	if !b.StillStands(i) {
+		return &auth.LoginError{User: i.Name, Reason: "has another account, password or tags than at the login"}
+	}
+	if !i.asked {
+		return nil
+	}
+	from, remote := netip.AddrFromSlice(peer)
+	now, err := b.identify(ctx, given, loginOrigin{from, !remote || peer.IsLoopback()})
+	if err == nil && (now.authz != i.authz || !slices.Equal(now.Tags, i.Tags)) {
+		err = &auth.LoginError{User: i.Name, Reason: "has another backend or other tags than at the login"}
+	}
+	return err
 }
 
 // stands says whether the account that the client logged in with still exists. REQUIRES: topo is held.
@@ -210,7 +231,7 @@ func (b *Broker) identify(ctx context.Context, given auth.Credentials, from logi
 }
 
 func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, from loginOrigin) (*Identity, error) {
-	id := &Identity{Name: given.User, authz: by.Authz}
+	id := &Identity{Name: given.User, authz: by.Authz, asked: by != AuthBackend{}}
 	if by.Authn == nil {
 		user, err := b.checkPassword(ctx, given, from)
 		if err != nil {
@@ -269,6 +290,16 @@ func (u *unanswered) Error() string {
 
 func (u *unanswered) Unwrap() error { return u.cause }
 
+// hashingLine is a line of passwords that wait for their slow hash. Those that were right lately have one of their own, so that a
+// flood of guesses from their address is not before them.
+type hashingLine struct {
+	from   netip.Prefix
+	lately bool
+}
+
+// mostHashing is how many passwords of a line wait: with 20 to 40 ms each, for two seconds at most on two processors.
+const mostHashing = 64
+
 // checkPassword checks credentials against the node's accounts, with nothing locked.
 func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from loginOrigin) (*auth.User, error) {
 	slow := b.rules.Load().Hashing == auth.Argon2id
@@ -282,7 +313,11 @@ func (b *Broker) checkPassword(ctx context.Context, given auth.Credentials, from
 		return candidate.Known(from.loopback)
 	}
 	// As many at a time as there are processors: each takes memory and time.
-	if !b.hashing.Begin(admission.NetworkOf(from.Addr), ctx.Done(), b.life.Done()) {
+	line := hashingLine{admission.NetworkOf(from.Addr), b.recent.Was(given.User, "", given.Password)}
+	if b.hashing.Line(line) >= mostHashing {
+		return nil, &auth.LoginError{User: given.User, Reason: "cannot be checked: too many passwords from this address wait"}
+	}
+	if !b.hashing.Begin(line, ctx.Done(), b.life.Done()) {
 		return nil, cmp.Or(ctx.Err(), b.life.Err())
 	}
 	defer b.hashing.End()

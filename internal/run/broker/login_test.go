@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -470,7 +471,7 @@ func TestWhoGoesAwayHasNoTurn(t *testing.T) {
 	b := openWith(t, Options{})
 	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id})
 	for range runtime.GOMAXPROCS(0) {
-		if !b.hashing.Begin(netip.Prefix{}, nil, nil) {
+		if !b.hashing.Begin(hashingLine{}, nil, nil) {
 			t.Fatal("no place")
 		}
 	}
@@ -486,5 +487,60 @@ func TestWhoGoesAwayHasNoTurn(t *testing.T) {
 	var wrong *auth.LoginError
 	if _, err := b.Authenticate(t.Context(), guess, loopback); !errors.As(err, &wrong) {
 		t.Errorf("with places: %v", err)
+	}
+}
+
+// In a flood of guesses from one address a password that was right lately gets the second place that is free, and guesses beyond a number are
+// refused without a wait.
+func TestAFloodOfGuessesHasALineOfItsOwn(t *testing.T) {
+	b := openWith(t, Options{})
+	b.SetAccountRules(AccountRules{Hashing: auth.Argon2id})
+	hash, err := b.HashPassword("right")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.PutUser("ada", hash, nil); err != nil {
+		t.Fatal(err)
+	}
+	guesses := hashingLine{from: admission.NetworkOf(netip.MustParseAddr("127.0.0.1"))}
+	for range runtime.GOMAXPROCS(0) {
+		b.hashing.Begin(guesses, nil, nil)
+	}
+	over := make(chan struct{})
+	var flood sync.WaitGroup
+	for range mostHashing {
+		flood.Go(func() {
+			if b.hashing.Begin(guesses, over, nil) {
+				<-over
+				b.hashing.End()
+			}
+		})
+	}
+	inLine := func(l hashingLine, n int) {
+		for b.hashing.Line(l) != n {
+			runtime.Gosched()
+		}
+	}
+	inLine(guesses, mostHashing)
+	var refused *auth.LoginError
+	if _, err := b.Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "guess"}, loopback); !errors.As(err, &refused) || !strings.Contains(err.Error(), "too many passwords") {
+		t.Errorf("a guess beyond the line: %v", err)
+	}
+	b.recent.Is("ada", "", "right")
+	known := make(chan error)
+	go func() {
+		_, err := b.Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "right"}, loopback)
+		known <- err
+	}()
+	inLine(hashingLine{guesses.from, true}, 1)
+	b.hashing.End()
+	b.hashing.End()
+	if err := <-known; err != nil {
+		t.Errorf("the right password: %v", err)
+	}
+	close(over)
+	flood.Wait()
+	for range runtime.GOMAXPROCS(0) - 2 {
+		b.hashing.End()
 	}
 }

@@ -50,6 +50,13 @@ func (t *Turns[Owner]) enter(of Owner) chan struct{} {
 	return turn
 }
 
+// Line is how many of an owner wait.
+func (t *Turns[Owner]) Line(of Owner) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.waiting[of])
+}
+
 // leave gives up waiting, or the place if it was assigned meanwhile.
 func (t *Turns[Owner]) leave(of Owner, turn chan struct{}) {
 	t.mu.Lock()
