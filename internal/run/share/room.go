@@ -4,17 +4,22 @@
 // An owner is whoever the room's user says: a user's name, a network, a virtual host. Nothing here knows what the work is.
 package share
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Room has a number of places for work that goes on. If it is full, who has most places gives one up to somebody who would
 // still have fewer with it.
 //
-//	Invariant: taken = Σ len(held[o]) <= places; held has no empty list.
+//	Invariant: taken = Σ len(held[o]) <= places; neither held nor waiting has an empty list; if somebody waits, taken = places.
 type Room[Owner comparable] struct {
-	mu     sync.Mutex // guards what follows
-	places int
-	taken  int
-	held   map[Owner][]*Place[Owner] // in the order in which they were taken
+	mu      sync.Mutex // guards what follows
+	places  int
+	taken   int
+	held    map[Owner][]*Place[Owner] // in the order in which they were taken
+	waiting map[Owner][]chan *Place[Owner]
+	next    []Owner // the keys of waiting, in the order of their turns
 }
 
 // Place is a place in a Room. Leave gives it back, also if it was given up.
@@ -23,11 +28,12 @@ type Place[Owner comparable] struct {
 	of     Owner
 	yieldc chan struct{} // closed when the place is another's
 	gone   bool          // guarded by room.mu: it is in no list
+	before *Place[Owner] // that was given up for it
 }
 
 // NewRoom returns a room with a number of places.
 func NewRoom[Owner comparable](places int) *Room[Owner] {
-	return &Room[Owner]{places: places, held: map[Owner][]*Place[Owner]{}}
+	return &Room[Owner]{places: places, held: map[Owner][]*Place[Owner]{}, waiting: map[Owner][]chan *Place[Owner]{}}
 }
 
 // Enter takes a place for an owner, or returns nil if all are taken and nobody has two more than this owner. It does not
@@ -35,19 +41,89 @@ func NewRoom[Owner comparable](places int) *Room[Owner] {
 func (r *Room[Owner]) Enter(of Owner) *Place[Owner] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.taken == r.places && !r.yield(len(r.held[of])) {
-		return nil
+	return r.enter(of)
+}
+
+// enter is Enter. REQUIRES: mu is held.
+func (r *Room[Owner]) enter(of Owner) *Place[Owner] {
+	var before *Place[Owner]
+	if r.taken == r.places {
+		if before = r.yield(len(r.held[of])); before == nil {
+			return nil
+		}
 	}
+	p := r.take(of)
+	p.before = before
+	return p
+}
+
+// take takes a free place. REQUIRES: mu is held, taken < places.
+func (r *Room[Owner]) take(of Owner) *Place[Owner] {
 	p := &Place[Owner]{room: r, of: of, yieldc: make(chan struct{})}
 	r.held[of] = append(r.held[of], p)
 	r.taken++
 	return p
 }
 
-// yield has the owner with most places give up the last that it took, if it keeps more than so many. REQUIRES: mu is held.
+// Wait is Enter, but waits for a place that is left if it finds none. Owners who wait take turns. It returns nil if gone is
+// closed first.
+func (r *Room[Owner]) Wait(of Owner, gone <-chan struct{}) *Place[Owner] {
+	r.mu.Lock()
+	p := r.enter(of)
+	if p != nil {
+		r.mu.Unlock()
+		return p
+	}
+	turn := make(chan *Place[Owner], 1)
+	if len(r.waiting[of]) == 0 {
+		r.next = append(r.next, of)
+	}
+	r.waiting[of] = append(r.waiting[of], turn)
+	r.mu.Unlock()
+	select {
+	case p = <-turn:
+		return p
+	case <-gone:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.waiting[of], turn); i >= 0 {
+		r.unlist(of, i)
+		return nil
+	}
+	if p = <-turn; !p.gone { // its turn came just then
+		r.remove(p)
+		r.pass()
+	}
+	return nil
+}
+
+// unlist takes a turn out of the line. REQUIRES: mu is held.
+func (r *Room[Owner]) unlist(of Owner, i int) {
+	r.waiting[of] = slices.Delete(r.waiting[of], i, i+1)
+	if len(r.waiting[of]) == 0 {
+		delete(r.waiting, of)
+		r.next = slices.DeleteFunc(r.next, func(o Owner) bool { return o == of })
+	}
+}
+
+// pass gives a free place to who is next. REQUIRES: mu is held.
+func (r *Room[Owner]) pass() {
+	if len(r.next) == 0 {
+		return
+	}
+	of := r.next[0]
+	r.next = append(slices.Delete(r.next, 0, 1), of) // behind the others
+	turn := r.waiting[of][0]
+	r.unlist(of, 0)
+	turn <- r.take(of)
+}
+
+// yield has the owner with most places give up the last that it took, if it keeps more than so many, and returns that; nil:
+// nobody has. REQUIRES: mu is held.
 //
 // The last, not the first: what has gone on for long is nearer to its end, and an owner who floods loses the flood.
-func (r *Room[Owner]) yield(than int) bool {
+func (r *Room[Owner]) yield(than int) *Place[Owner] {
 	var most []*Place[Owner]
 	for _, places := range r.held {
 		if len(places) > len(most) {
@@ -55,13 +131,16 @@ func (r *Room[Owner]) yield(than int) bool {
 		}
 	}
 	if len(most) < than+2 {
-		return false
+		return nil
 	}
 	last := most[len(most)-1]
 	r.remove(last)
 	close(last.yieldc)
-	return true
+	return last
 }
+
+// Before is the place that was given up for this one; nil: it was free.
+func (p *Place[Owner]) Before() *Place[Owner] { return p.before }
 
 // Yield is closed when the place was given to another: the work must end.
 func (p *Place[Owner]) Yield() <-chan struct{} { return p.yieldc }
@@ -72,6 +151,7 @@ func (p *Place[Owner]) Leave() {
 	defer p.room.mu.Unlock()
 	if !p.gone {
 		p.room.remove(p)
+		p.room.pass()
 	}
 }
 

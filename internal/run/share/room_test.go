@@ -1,6 +1,7 @@
 package share
 
 import (
+	"runtime"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,4 +78,53 @@ func TestARoomIsShared(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Who waits for a place gets one that is left, the owners in turn; who gives up keeps no place from others.
+func TestOwnersWaitInTurn(t *testing.T) {
+	r := NewRoom[string](2)
+	a, b := r.Enter("a"), r.Enter("b")
+	got := make(chan *Place[string], 10)
+	wait := func(of string, waiting int) {
+		go func() { got <- r.Wait(of, nil) }()
+		for there := 0; there < waiting; runtime.Gosched() {
+			r.mu.Lock()
+			there = 0
+			for _, line := range r.waiting {
+				there += len(line)
+			}
+			r.mu.Unlock()
+		}
+	}
+	wait("a", 1)
+	wait("a", 2)
+	wait("b", 3)
+	gone := make(chan struct{})
+	close(gone)
+	if r.Wait("a", gone) != nil {
+		t.Error("a place for who is gone")
+	}
+	held := []*Place[string]{a, b}
+	for i, want := range []string{"a", "b", "a"} {
+		held[i].Leave()
+		p := <-got
+		if p.of != want {
+			t.Errorf("the turn %d is of %s, want %s", i, p.of, want)
+		}
+		held = append(held, p)
+	}
+	held[3].Leave()
+	held[4].Leave()
+	if r.taken != 0 || len(r.next)+len(r.waiting)+len(r.held) != 0 {
+		t.Errorf("in the end %d are taken, and %v wait", r.taken, r.next)
+	}
+}
+
+// A place tells which was given up for it.
+func TestAPlaceKnowsWhichWasGivenUpForIt(t *testing.T) {
+	r := NewRoom[string](2)
+	first, last := r.Enter("a"), r.Enter("a")
+	if p := r.Enter("b"); p.Before() != last || first.Before() != nil {
+		t.Error("it is another")
+	}
 }
