@@ -334,10 +334,21 @@ func apsara(c *config.ApsaraMQ) broker.ApsaraMQ {
 	}
 }
 
-// firstStart makes the first virtual host and user of an empty node (BR-18.1), unless
-// definitions have made users. A node without users counts as empty, because no client
-// could ever log in.
+// firstStart makes the first virtual host and user of a node that was never started (BR-18.1), unless definitions have
+// made users. A node that has had its first start gets no default user: whoever has lost all users, or deleted them, must
+// not find everybody's password in force again.
 func (s *Server) firstStart() error {
+	started, err := s.broker.Started()
+	if err != nil {
+		return err
+	}
+	if err := s.makeFirst(started); err != nil || started {
+		return err
+	}
+	return s.broker.SetStarted()
+}
+
+func (s *Server) makeFirst(started bool) error {
 	f := s.Config.FirstStart
 	users, known := 0, false
 	s.broker.Read(func(_ *topology.State, u *auth.Users) {
@@ -348,6 +359,11 @@ func (s *Server) firstStart() error {
 		if f.User != config.Default().FirstStart.User && !known {
 			s.Logger.Warn("default_user has no effect: there are users already, from definitions or an earlier start", "user", f.User)
 		}
+		return nil
+	}
+	if started {
+		s.Logger.Error("there are no users, so nobody can log in; this is no first start, so the default user is not made. To make one, run: bartleby add_user NAME, bartleby set_user_tags NAME administrator",
+			"data_dir", s.DataDir)
 		return nil
 	}
 	s.Logger.Info("first start", "vhost", f.VHost, "user", f.User)

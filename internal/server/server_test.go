@@ -20,6 +20,8 @@ import (
 
 	"bartleby.mq/internal/config"
 	"bartleby.mq/internal/controlsocket"
+	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/edge/metrics"
 	"bartleby.mq/internal/run/broker"
 )
@@ -156,6 +158,26 @@ func TestFirstStart(t *testing.T) {
 	if c, err := amqp.Dial("amqp://bob:secret@" + s.Addresses().AMQP[0].String() + "/"); err == nil {
 		_ = c.Close()
 		t.Error("the second start made another user")
+	}
+}
+
+// A node that has lost all its users, or whose users were deleted, has no first start again: nobody gets everybody's
+// password back.
+func TestThereIsOneFirstStart(t *testing.T) {
+	dir := t.TempDir()
+	for life := range 3 {
+		o, _ := options(dir)
+		s := mustStart(t, o)
+		users := 0
+		s.broker.Read(func(_ *topology.State, u *auth.Users) { users = len(u.List()) })
+		if life == 0 {
+			if _, err := s.broker.DeleteUser("guest"); err != nil || users != 1 {
+				t.Fatal(users, err)
+			}
+		} else if users != 0 {
+			t.Errorf("life %d has %d users", life, users)
+		}
+		mustStop(t, s)
 	}
 }
 

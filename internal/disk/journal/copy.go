@@ -14,6 +14,7 @@ import (
 // that moment would have left. REQUIRES: Retire is not called meanwhile.
 func (j *Journal) CopyTo(ctx context.Context, dir string, upTo Pos) error {
 	fs := j.opts.FS
+	var end Pos // of what is copied
 	for _, s := range j.Segments() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -29,8 +30,12 @@ func (j *Journal) CopyTo(ctx context.Context, dir string, upTo Pos) error {
 		if err := copyHead(fs, fs.PathJoin(j.opts.Dir, name), fs.PathJoin(dir, name), bytes); err != nil {
 			return fmt.Errorf("journal: copy %s: %w", name, err)
 		}
+		end = MakePos(s.Number, bytes)
 	}
-	return SyncDirectory(fs, dir)
+	if end == 0 {
+		return SyncDirectory(fs, dir)
+	}
+	return writeEnd(fs, dir, end)
 }
 
 // copyHead copies the first bytes of a file. A segment of the journal is used again

@@ -78,7 +78,8 @@ func TestTruncationAtEveryByte(t *testing.T) {
 				}
 				cutFS := withFiles(t, original, name, original[name][:cut])
 				j, got, err := tryOpen(cutFS)
-				if !last && cut < s.Bytes {
+				// The newest may lack frames that were not synced. A header it has had.
+				if !last && cut < s.Bytes || cut < headerCopyBytes {
 					var damage *DamageError
 					if !errors.As(err, &damage) || damage.Segment != s.Number {
 						t.Fatalf("seed %d: segment %d cut at %d: got %v, want it reported as damage", seed, s.Number, cut, err)

@@ -53,6 +53,16 @@ func isOld(name string) bool {
 	return len(name) == oldDigits+len(segmentSuffix) && allDigits(name[:oldDigits]) && name[oldDigits:] == segmentSuffix
 }
 
+// First is the lowest number of a segment among the names of a directory's files.
+func First(names []string) (number uint32, ok bool) {
+	for _, name := range names {
+		if n, suffix, is := parseName(name); is && suffix == segmentSuffix && (!ok || n < number) {
+			number, ok = n, true
+		}
+	}
+	return number, ok
+}
+
 // segmentFile is a segment's file as found.
 type segmentFile struct {
 	header

@@ -12,17 +12,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// endName is the file in which Close says how far the log is durable: a position, and its CRC-32C. What was
-// durable once is so for ever, so it is never out of date; without it, or where it has rotted, the log is
-// read as one that a crash has ended.
+// endName is the file that proves how far the log goes: a position that it has reached, and the position's CRC-32C. A new
+// segment is noted in it after its header is durable and before it has its first frame; Close notes where the log ends.
+// The position was true once, so it is true for ever: a log that ends before it has lost files or bytes. A log with
+// frames and without the file is damaged, too.
 const endName = "end"
+
+// Beginning is where the first of all frames is. A log that begins behind the position from which it is to be read has
+// lost files: a caller that has no checkpoint recovers from Beginning.
+const Beginning = Pos(1<<32 | headerBytes)
 
 func endText(pos Pos) string {
 	text := strconv.FormatUint(uint64(pos), 10)
 	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
 }
 
-// writeEnd notes that the log in dir is durable up to pos.
+// writeEnd notes that the log in dir has reached pos.
 func writeEnd(fs vfs.FS, dir string, pos Pos) error {
 	return Replace(fs, fs.PathJoin(dir, endName), []byte(endText(pos)))
 }
@@ -49,9 +54,21 @@ func readEnd(fs vfs.FS, dir string) (Pos, error) {
 	return Pos(pos), nil
 }
 
-// short is the damage that the log ends at got, before what Close has noted; nil if it does not.
-func (d *directory) short(fs vfs.FS, dir string, from, got Pos) *DamageError {
-	if d.end <= from || d.end <= got {
+// unproved says whether the file is lost. It is made when the first segment has a header, before there is a frame, or at
+// the next start. got is where the log ends.
+func (d *directory) unproved(segments []segmentFile, got Pos) bool {
+	return d.end == 0 && (len(segments) > 1 || got.Offset() > headerBytes)
+}
+
+// lostProof is the reason of the damage that the file is lost.
+const lostProof = "the file is missing or damaged, so nothing shows whether the end of the log is missing"
+
+// short is the damage that the log ends at got, before the position that it has reached once; nil if it does not.
+func (d *directory) short(fs vfs.FS, dir string, valid []segmentFile, got Pos) *DamageError {
+	if d.unproved(valid, got) {
+		return &DamageError{Segment: got.Segment(), File: fs.PathJoin(dir, endName), Reason: lostProof}
+	}
+	if d.end <= got {
 		return nil
 	}
 	number, offset := d.end.Segment(), int64(headerBytes)
@@ -59,5 +76,22 @@ func (d *directory) short(fs vfs.FS, dir string, from, got Pos) *DamageError {
 		offset = got.Offset()
 	}
 	return &DamageError{Segment: number, File: fs.PathJoin(dir, segmentName(number)), Offset: offset,
-		Reason: fmt.Sprintf("the log ends at %s, and was durable up to %s when the node was stopped", got, d.end)}
+		Reason: fmt.Sprintf("the log ends at %s, and has reached %s before", got, d.end)}
+}
+
+// noteEnd notes the newest segment that a stopped node's log has, after a repair has made or removed segments.
+func noteEnd(fs vfs.FS, dir string) error {
+	d, err := readDirectory(fs, dir)
+	if err != nil {
+		return err
+	}
+	for i := len(d.segments) - 1; i >= 0; i-- {
+		if s := &d.segments[i]; s.state == headerValid {
+			return writeEnd(fs, dir, MakePos(s.number, headerBytes))
+		}
+	}
+	if err := fs.Remove(fs.PathJoin(dir, endName)); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return err
+	}
+	return SyncDirectory(fs, dir)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -168,7 +169,7 @@ func TestFailedReadIsNeitherDamageNorATornTail(t *testing.T) {
 
 func TestRetireThatFailsLeavesTheSegment(t *testing.T) {
 	inject := &failNth{match: func(op errorfs.Op) bool {
-		return op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove
+		return (op.Kind == errorfs.OpRename || op.Kind == errorfs.OpRemove) && strings.HasSuffix(op.Path, segmentSuffix)
 	}, n: 1}
 	j, _ := open(t, errorfs.Wrap(vfs.NewMem(), inject))
 	for i := range 4 {

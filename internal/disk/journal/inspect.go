@@ -25,6 +25,8 @@ type Hole struct {
 	// Before says that all of it lies before the position that recovery begins at: a start does
 	// not read it, but for the records that queues still refer to.
 	Before bool
+	// Proof says that nothing of the log is known to be lost but the file that proves how far it goes. File is that file.
+	Proof bool
 
 	prevEnd Pos // where the frames of the preceding segment end, as far as they can be read
 	key     frameKey
@@ -61,8 +63,9 @@ type inspector struct {
 }
 
 // Inspect reads every intact frame of a stopped node's journal into fn, those
-// behind damage too, and changes nothing. from is where recovery would begin. The
-// error is fn's or of the disk; damage is in the result.
+// behind damage too, and changes nothing. from is where recovery would begin; 0 for
+// segments that are no log, such as those that were retired: any may be the first, and
+// nothing proves the last. The error is fn's or of the disk; damage is in the result.
 func Inspect(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) error) (Inspection, error) {
 	d, err := readDirectory(fs, dir)
 	if err != nil && !errors.Is(err, iofs.ErrNotExist) { // one that is not there holds nothing
@@ -76,6 +79,8 @@ func Inspect(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) e
 		}
 		if i > 0 {
 			in.missing(d.segments[i-1].number+1, &d.segments[i])
+		} else if from != 0 {
+			in.missing(from.Segment(), &d.segments[i])
 		}
 		if err := in.segment(&d.segments[i], next); err != nil {
 			return in.Inspection, err
@@ -85,13 +90,23 @@ func Inspect(fs vfs.FS, dir string, from Pos, fn func(pos Pos, payload []byte) e
 		h := &in.Holes[i]
 		h.Before = MakePos(h.Segment, max(h.To, h.From+1)) <= from
 	}
-	in.reach(d.segments, from) // no start does without what it finds
-	if holes := len(in.Holes); d.end > from {
-		if in.reach(d.segments, d.end); len(in.Holes) > holes {
-			in.TornBytes = 0 // they are damage
-		}
+	holes := len(in.Holes)
+	if !unwritten(from, in.End) { // no start does without what it finds
+		in.reach(d.segments, from)
+	}
+	if in.reach(d.segments, d.end); len(in.Holes) > holes && d.end > from {
+		in.TornBytes = 0 // they are damage
+	}
+	if from != 0 && d.unproved(d.segments, in.End) {
+		in.Holes = append(in.Holes, Hole{Segment: in.End.Segment(), From: in.End.Offset(), To: in.End.Offset(), File: fs.PathJoin(dir, endName), Reason: lostProof, Proof: true})
 	}
 	return in.Inspection, nil
+}
+
+// unwritten says whether a position is that of a segment that was never begun, so that it is the end of the one before,
+// where the log ends: see split.
+func unwritten(to, end Pos) bool {
+	return to <= Beginning && end == 0 || end.Segment() == to.Segment()-1 && to.Offset() <= headerBytes
 }
 
 // missing notes segments from number on up to s, whose files are not there.
@@ -176,14 +191,12 @@ func (in *inspector) segment(s, next *segmentFile) error {
 	return nil
 }
 
-// reach notes what is missing between the end of the journal and the position
-// up to which it was durable: that
-// recovery is to begin at, or that a stop has noted.
+// reach notes what is missing between the end of the journal and a position that it
+// had reached: that recovery is to begin at, or that was noted.
 func (in *inspector) reach(segments []segmentFile, to Pos) {
 	first, last := to.Segment(), in.End.Segment()
 	switch {
-	case to <= MakePos(1, headerBytes), in.End >= to,
-		last == first-1 && to.Offset() <= headerBytes: // see split
+	case in.End >= to:
 		return
 	case last == first:
 		h := Hole{Segment: first, From: in.End.Offset(), To: to.Offset(), prevEnd: in.End, Reason: fmt.Sprintf("the frames end here, and were durable up to offset %d at least", to.Offset())}
@@ -197,7 +210,10 @@ func (in *inspector) reach(segments []segmentFile, to Pos) {
 		return
 	}
 	if last == 0 {
-		last = first - 1
+		last = max(1, min(first, in.from.Segment())) - 1
+		if in.from == 0 {
+			last = first - 1
+		}
 	}
 	for number := last + 1; number <= first; number++ {
 		h := Hole{Segment: number, From: headerBytes, To: headerBytes, Header: true, prevEnd: in.End,

@@ -178,7 +178,7 @@ func (j *Journal) Close() error {
 		return nil
 	}
 	err := j.seal()
-	if end := j.Committed(); err == nil && appended { // a start that was given up changes nothing
+	if end := j.Committed(); err == nil && appended {
 		if err := writeEnd(j.opts.FS, j.opts.Dir, end); err != nil { // the log is as good as after a crash
 			j.opts.Logger.Warn("cannot record the end of the log", "directory", j.opts.Dir, "error", err)
 		}
@@ -219,6 +219,10 @@ func (j *Journal) seal() error {
 		if err := j.err; err != nil {
 			j.mu.Unlock()
 			return err
+		}
+		if j.tail.offset == headerBytes {
+			j.mu.Unlock()
+			return nil // a start that was given up changes nothing
 		}
 		j.mark()
 		if err := j.lead(true); err != nil {

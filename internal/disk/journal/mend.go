@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	iofs "io/fs"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -18,6 +17,12 @@ import (
 // intact can still be read by their place. An empty head, or a hole too small for
 // it, makes a mark, which nobody is told of.
 func Fill(fs vfs.FS, dir string, h *Hole, head []byte) error {
+	if h.Proof {
+		if err := noteEnd(fs, dir); err != nil {
+			return fmt.Errorf("journal: note the end of %s: %w", dir, err)
+		}
+		return nil
+	}
 	path := fs.PathJoin(dir, segmentName(h.Segment))
 	key := h.key
 	var f vfs.File
@@ -117,10 +122,10 @@ func Cut(fs vfs.FS, dir string, h *Hole) error {
 		}
 	}
 	// Last: until then it tells that the log is cut short.
-	if err := fs.Remove(fs.PathJoin(dir, endName)); err != nil && !errors.Is(err, iofs.ErrNotExist) {
+	if err := noteEnd(fs, dir); err != nil {
 		return fmt.Errorf("journal: cut at %s: %w", h.Pos(), err)
 	}
-	return SyncDirectory(fs, dir)
+	return nil
 }
 
 // erase overwrites what a file holds from an offset on.

@@ -53,7 +53,7 @@ func (d *directory) replay(fs vfs.FS, dir string, from Pos, fn func(pos Pos, pay
 	if n := len(valid); n > 0 {
 		got = MakePos(valid[n-1].number, r.end)
 	}
-	if damage := d.short(fs, dir, from, got); damage != nil {
+	if damage := d.short(fs, dir, valid, got); damage != nil {
 		return r, damage
 	}
 	return r, nil
@@ -68,7 +68,7 @@ func (d *directory) reaches(from Pos, valid []segmentFile) *DamageError {
 		return nil
 	case len(valid) > 0 && valid[0].number == first-1 && from.Offset() <= headerBytes:
 		return nil // see split
-	case len(valid) == 0 && from <= MakePos(1, headerBytes):
+	case len(valid) == 0 && from <= Beginning:
 		return nil // what an empty journal begins with
 	case len(d.segments) > 0:
 		damage := d.segments[0].missing(first)
@@ -117,8 +117,8 @@ func (r *replayResult) replaySegment(fs vfs.FS, s segmentFile, from, limit int64
 // appended, and makes the journal ready for Append. It is called once, after Open.
 // payload is valid only during the call of fn.
 //
-// from is 0 for all there is, or what Committed said once (or the position of a
-// frame committed then): where the caller's checkpoint ends. Segments before it
+// from is Beginning for all that ever was, 0 for all there is, or what Committed said
+// once (or the position of a frame committed then): where the caller's checkpoint ends. Segments before it
 // are not read; those that are there can be read by ReadAt and are freed by Retire. A
 // journal that does not reach from is damaged.
 //
@@ -163,6 +163,11 @@ func (j *Journal) Recover(from Pos, fn func(pos Pos, payload []byte) error) erro
 		}
 		if err := resync(j.opts.FS, last.path, from, r.end); err != nil {
 			return err
+		}
+	}
+	if j.found.end == 0 && end != 0 { // a crash came before the first segment was noted
+		if err := writeEnd(j.opts.FS, j.opts.Dir, end); err != nil {
+			return fmt.Errorf("journal: note the end of %s: %w", j.opts.Dir, err)
 		}
 	}
 	// Also for a process that died between making a file and syncing its name.

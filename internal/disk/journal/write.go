@@ -46,8 +46,9 @@ func (j *Journal) sync() error {
 
 // roll begins the segment of t. The order is what recovery rests on: the frames of
 // the old segment are durable before the header that bounds them is written, the
-// file's name before its header, and the header before any frame: a file without
-// header never held one.
+// file's name before its header, the header before the note that the log has reached the
+// segment, and the note before any frame: a file without header never held one, and the
+// file of a segment that held one is missed when it is lost.
 func (j *Journal) roll(t *tail) error {
 	if err := j.sync(); err != nil {
 		return err
@@ -67,6 +68,10 @@ func (j *Journal) roll(t *tail) error {
 		return fmt.Errorf("journal: sync header of %s: %w", s.path, err)
 	}
 	j.opts.Failpoint(FailRollAfterHeader)
+	if err := writeEnd(j.opts.FS, j.opts.Dir, MakePos(s.number, headerBytes)); err != nil {
+		_ = s.file.Close()
+		return fmt.Errorf("journal: note the beginning of %s: %w", s.path, err)
+	}
 	j.segments.add(s)
 	j.out.file, j.out.number = s.file, s.number
 	return nil

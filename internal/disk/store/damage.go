@@ -85,24 +85,34 @@ func Check(files vfs.FS, dir string) error {
 }
 
 func check(files vfs.FS, dir string) error {
-	if err := whole(files, dir); err != nil {
-		return err
-	}
-	o := &pebble.Options{
-		FS: files, ReadOnly: true, DisableWAL: true, FormatMajorVersion: pebble.FormatVirtualSSTables,
-		Logger:        quietLogger{slog.New(slog.DiscardHandler), dir, newFailure(nil)},
-		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
-	}
-	db, err := pebble.Open(dir, o)
+	s, err := openTables(files, dir)
 	if errors.Is(err, pebble.ErrDBDoesNotExist) {
 		return nil // the first start was interrupted: the next one makes the store
 	}
 	if err != nil {
 		return err
 	}
-	if err := db.CheckLevels(nil); err != nil {
-		_ = db.Close()
+	if err := s.db.CheckLevels(nil); err != nil {
+		_ = s.db.Close()
 		return err
 	}
-	return db.Close()
+	return s.db.Close()
+}
+
+// openTables opens the tables of a closed store for reading.
+func openTables(files vfs.FS, dir string) (*Store, error) {
+	if err := whole(files, dir); err != nil {
+		return nil, err
+	}
+	failed := newFailure(nil)
+	o := &pebble.Options{
+		FS: files, ReadOnly: true, DisableWAL: true, FormatMajorVersion: pebble.FormatVirtualSSTables,
+		Logger:        quietLogger{slog.New(slog.DiscardHandler), dir, failed},
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
+	}
+	db, err := pebble.Open(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: db, fs: files, dir: dir, failed: failed}, nil
 }

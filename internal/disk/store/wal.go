@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	iofs "io/fs"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -53,14 +54,18 @@ func (w *wal) open(s *Store, fs vfs.FS, dir string, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := s.reaches(j.First()); err != nil {
+	begins, err := s.logBegins()
+	if err == nil && j.First() > begins {
+		err = fmt.Errorf("%w: they cover everything before segment %d, and the log begins with %d", errOlder, begins, j.First())
+	}
+	if err != nil {
 		_ = j.Close()
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	var parts []*pebble.Batch // parts so far of the change being read, which has want parts
 	want := 0
 	begun := false // before the first whole change: the tables have it, and its first parts are freed, see shorten
-	err = j.Recover(0, func(_ journal.Pos, payload []byte) error {
+	err = j.Recover(journal.MakePos(begins, journal.FirstFrame), func(_ journal.Pos, payload []byte) error {
 		b := s.db.NewBatch()
 		index, of, repr := partOf(payload)
 		if err := b.SetRepr(repr); err != nil {
@@ -197,17 +202,51 @@ func (w *wal) shorten() error {
 // errOlder means that the tables lack changes that the log no longer has.
 var errOlder = errors.New("the tables are older than the log that belongs to them")
 
-// reaches checks that the tables have everything that was in the log before its first segment.
-func (s *Store) reaches(first uint32) error {
+// logBegins returns the first segment that the log must have: the tables have everything before it.
+func (s *Store) logBegins() (uint32, error) {
 	value, ok, err := s.Get(nil, logKey)
 	if err != nil || !ok {
-		return err // no segment was freed yet, or an earlier release freed it
+		return 1, err // no segment was freed yet
 	}
 	begins, err := strconv.ParseUint(string(value), 10, 32)
-	if err != nil || uint64(first) > begins {
-		return fmt.Errorf("%w: they cover everything before segment %s, and the log begins with %d", errOlder, value, first)
+	if err != nil || begins == 0 {
+		return 0, fmt.Errorf("%w: they say that the log begins with segment %q", errOlder, value)
 	}
-	return nil
+	return uint32(begins), nil
+}
+
+// LogBegins returns where a start begins to read the log of the closed store in dir.
+func LogBegins(fs vfs.FS, dir string) (journal.Pos, error) {
+	if names, err := fs.List(dir); errors.Is(err, iofs.ErrNotExist) || err == nil && marked(names, manifestMarker) == "" {
+		return journal.Beginning, nil // the first start was interrupted, or the tables are lost
+	}
+	s, err := openTables(fs, dir)
+	if err != nil {
+		return 0, err
+	}
+	begins, err := s.logBegins()
+	return journal.MakePos(begins, journal.FirstFrame), errors.Join(err, s.db.Close())
+}
+
+// Adopt makes tables in dir, empty, for a log that has lost its own: the next Open reads all that the log has.
+func Adopt(fs vfs.FS, dir string, logger *slog.Logger, onFatal func(error)) error {
+	names, err := fs.List(dir + logSuffix)
+	if err != nil && !errors.Is(err, iofs.ErrNotExist) {
+		return err
+	}
+	first, ok := journal.First(names)
+	if !ok {
+		return nil // a new store
+	}
+	s, err := OpenUnlogged(fs, dir, logger, onFatal)
+	if err != nil {
+		return err
+	}
+	err = s.Put(logKey, strconv.AppendUint(nil, uint64(first), 10))
+	if err == nil {
+		err = s.Flush()
+	}
+	return errors.Join(err, s.Close())
 }
 
 // flushing is called before Pebble writes a table. It makes the log durable up to there:

@@ -17,12 +17,18 @@ type Default struct {
 	Configure, Write, Read string
 }
 
-// Empty says whether nothing was ever declared, so that this is the first start.
+// Empty says whether nothing is declared.
 func (b *Broker) Empty() bool {
 	b.topo.RLock()
 	defer b.topo.RUnlock()
 	return len(b.state.VHosts()) == 0 && len(b.users.List()) == 0
 }
+
+// Started says whether the node has had its first start.
+func (b *Broker) Started() (bool, error) { return b.data.Started() }
+
+// SetStarted notes that it has had it.
+func (b *Broker) SetStarted() error { return b.data.SetStarted() }
 
 // CreateDefault makes the first virtual host and the first user.
 func (b *Broker) CreateDefault(d Default) error {

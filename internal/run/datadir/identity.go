@@ -50,8 +50,7 @@ const IdentityFile = "identity"
 // identity is what it says.
 type identity struct {
 	Directory string `json:"data_directory"` // the same in all parts, and in no other data directory
-	// Check is the CRC-32C of Directory, in hex; "" where a release before this one has written it.
-	Check string `json:"check,omitempty"`
+	Check     string `json:"check"`          // the CRC-32C of Directory, in hex
 }
 
 func checkOf(directory string) string {
@@ -147,7 +146,7 @@ func readIdentity(files vfs.FS, path string) (string, error) {
 	}
 	var id identity
 	// What cannot be read, or has rotted, names no directory.
-	if json.Unmarshal(text, &id) != nil || id.Check != "" && id.Check != checkOf(id.Directory) {
+	if json.Unmarshal(text, &id) != nil || id.Check != checkOf(id.Directory) {
 		return "", nil
 	}
 	return id.Directory, nil
@@ -157,8 +156,8 @@ func readIdentity(files vfs.FS, path string) (string, error) {
 const naming = IdentityFile + backupSuffix
 
 // CheckWhole says by an *IncompleteError what a data directory lacks, and changes nothing.
-// One that has nothing is whole. named says that its parts say whose they are: those
-// that releases before this one have written do not.
+// One that has nothing is whole. named says that its parts say whose they are: those of a
+// directory that has nothing need not.
 func CheckWhole(files vfs.FS, dir string) (named bool, err error) {
 	parts, err := readParts(files, dir)
 	if err != nil {
@@ -179,18 +178,6 @@ func CheckWhole(files vfs.FS, dir string) (named bool, err error) {
 	switch {
 	case !anything:
 		return false, nil // also where a first start got no further than to name some
-	case len(count) == 0:
-		// Written by a release before this one, which has made all of them, and in three
-		// of them something at once.
-		for _, p := range parts {
-			_, err := files.Stat(files.PathJoin(dir, p.name))
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return false, err
-			}
-			if err != nil || !p.there && p.name != JournalDir && p.name != KeepDir {
-				e.Missing = append(e.Missing, p.name)
-			}
-		}
 	default:
 		own := "" // the name that most have
 		for id, n := range count {
@@ -200,7 +187,7 @@ func CheckWhole(files vfs.FS, dir string) (named bool, err error) {
 		}
 		for _, p := range parts {
 			switch {
-			case p.id == own:
+			case p.id == own && own != "":
 			case p.id == "" && !p.there && !p.named:
 				e.Missing = append(e.Missing, p.name)
 			case p.id == "" || mutilated(p.id, own):
@@ -263,7 +250,7 @@ func Name(files vfs.FS, dir string) error {
 func (d *Directory) checkGeneration() error {
 	value, ok, err := d.State.Get(nil, generationKey)
 	if err != nil || !ok {
-		return err // written by a release before this one
+		return err // the copy of a backup or of a repair, whose age nobody noted
 	}
 	state, err := strconv.ParseUint(string(value), 10, 64)
 	if err != nil {
@@ -290,12 +277,32 @@ func (d *Directory) SetGeneration(generation uint64) error {
 	return d.State.Apply(mutation.All([]mutation.Change{{Key: generationKey, Value: strconv.AppendUint(nil, generation, 10)}}), true)
 }
 
-// ForgetGeneration has the next start take the state as being as old as the index, because an
-// operator has said so.
-func ForgetGeneration(files vfs.FS, dir string) error {
+// startedKey is the key in the state that says that the node has had its first start.
+var startedKey = []byte("node/started")
+
+// Started says whether the node has had its first start.
+func (d *Directory) Started() (bool, error) {
+	_, ok, err := d.State.Get(nil, startedKey)
+	return ok, err
+}
+
+// SetStarted notes that it has had it, for ever.
+func (d *Directory) SetStarted() error {
+	return d.State.Apply(mutation.All([]mutation.Change{started}), true)
+}
+
+var started = mutation.Change{Key: startedKey, Value: []byte("yes")}
+
+// Repaired notes that a directory was repaired. It has had its first start, even if no declaration is left. If it lacked
+// parts, the next start takes the state as being as old as the index, because an operator has said so.
+func Repaired(files vfs.FS, dir string, incomplete bool) error {
 	s, err := store.Open(files, filepath.Join(dir, StateDir), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.Apply(mutation.All([]mutation.Change{{Key: generationKey}}), true), s.Close())
+	changes := []mutation.Change{started}
+	if incomplete {
+		changes = append(changes, mutation.Change{Key: generationKey})
+	}
+	return errors.Join(s.Apply(mutation.All(changes), true), s.Close())
 }

@@ -77,6 +77,9 @@ func (n *Node) redo() error {
 		err = r.beginSalvage()
 	}
 	if err == nil {
+		if cut == 0 && n.Repair.Salvage == nil {
+			cut = journal.Beginning
+		}
 		err = n.Journal.Recover(cut, r.redoFrame)
 	}
 	if err == nil && n.Known != nil {
@@ -479,15 +482,17 @@ func (r *recovery) note(fr *frameReader) {
 	r.hold.drop(0, history)
 }
 
-// checkFiles checks that every file with live bodies exists, and deletes kept files without any.
-func (r *recovery) checkFiles() error {
-	n := r.node
-	if n.Keep == nil || r.salvage != nil { // records that no queue has stay until the next start, for the repair
-		return nil
-	}
+// MissingFile is a file of messages that is not there.
+type MissingFile struct {
+	Name     string // in the data directory, as the file of a record that outlived the journal
+	Messages int64
+}
+
+// MissingFiles returns the files with live bodies that do not exist.
+func (n *Node) MissingFiles() (missing []MissingFile, err error) {
 	kept, err := n.Keep.List()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	there := map[bodyFile]bool{}
 	for _, f := range kept {
@@ -500,15 +505,35 @@ func (r *recovery) checkFiles() error {
 	for _, s := range n.Journal.Segments() {
 		there[bodyFile{Space: message.InJournal, Segment: s.Number}] = true
 	}
-	var missing error
 	n.bodies.RangeSegments(func(space message.Space, segment uint32, live, _ int64) bool {
 		if live > 0 && space != message.InScratch && !there[bodyFile{Space: space, Segment: segment}] {
-			missing = errors.Join(missing, fmt.Errorf("%s segment %d, with %d messages, is missing", space, segment, live))
+			kind := bodyfile.Dense
+			if space == message.InJournal {
+				kind = bodyfile.Retired
+			}
+			missing = append(missing, MissingFile{"keep/" + bodyfile.File{Number: segment, Kind: kind}.Name(), live})
 		}
 		return true
 	})
-	if missing != nil && !n.Repair.Damaged {
-		return &DamageError{missing}
+	return missing, nil
+}
+
+// checkFiles checks that every file with live bodies exists, and deletes kept files without any.
+func (r *recovery) checkFiles() error {
+	n := r.node
+	if n.Keep == nil || r.salvage != nil { // records that no queue has stay until the next start, for the repair
+		return nil
+	}
+	missing, err := n.MissingFiles()
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 && !n.Repair.Damaged {
+		var all error
+		for _, f := range missing {
+			all = errors.Join(all, fmt.Errorf("the file %s, with %d messages, is missing", f.Name, f.Messages))
+		}
+		return &DamageError{all}
 	}
 	return n.Keep.Retain(func(f bodyfile.File) bool {
 		space := message.InKeep

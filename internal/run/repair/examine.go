@@ -37,6 +37,7 @@ type examination struct {
 	incomplete    bool     // it is not whole
 	undeclared    bool     // declarations may be missing: queues that have messages come back
 	noStateLog    bool     // the log of declarations is useless: the tables that it continues are gone
+	apart         bool     // the index is given up, though it is whole
 	salvaging     bool     // the index is lost, and the journal does not have everything
 	messages      []broker.QueueMessages
 }
@@ -54,7 +55,22 @@ func Examine(files vfs.FS, dir string, how How) (*Report, error) {
 	})
 }
 
-func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examination, err error) {
+// examine examines the directory. Where intact frames depend on lost ones, so that a start cannot read them, it tries again
+// without the index: then every message comes back that is on disk.
+func examine(files vfs.FS, dir string, how How, onFatal func(error)) (*examination, error) {
+	e, err := examineOnce(files, dir, how, onFatal, false)
+	if err != nil || !e.report.TryCut || e.salvaging {
+		return e, err
+	}
+	without, err := examineOnce(files, dir, how, onFatal, true)
+	if err != nil || without.report.Failed != "" {
+		return e, err
+	}
+	return without, nil
+}
+
+// examineOnce examines the directory, without its index if apart says so.
+func examineOnce(files vfs.FS, dir string, how How, onFatal func(error), apart bool) (e *examination, err error) {
 	if !slices.ContainsFunc(datadir.Parts, func(part string) bool { _, err := files.Stat(files.PathJoin(dir, part)); return err == nil }) {
 		return nil, fmt.Errorf("%s is not a data directory", dir)
 	}
@@ -63,7 +79,7 @@ func examine(files vfs.FS, dir string, how How, onFatal func(error)) (e *examina
 	if err != nil {
 		return nil, err
 	}
-	e = &examination{fs: files, dir: dir, tree: tree, onFatal: onFatal, report: &Report{Dir: dir, How: how}}
+	e = &examination{fs: files, dir: dir, tree: tree, onFatal: onFatal, apart: apart, report: &Report{Dir: dir, How: how}}
 	for _, step := range []func() error{e.parts, e.tables, e.index, e.logs, e.kept, e.retired, e.linkRest, e.recover} {
 		if err := step(); err != nil {
 			return nil, err
@@ -231,6 +247,13 @@ func (e *examination) index() error {
 		e.report.Failed = "the index cannot be read, and this cannot be repaired: restore a backup"
 		return nil
 	}
+	if e.apart && !e.lacks(indexDir) {
+		e.cut, e.pages = 0, nil
+		e.found(Damage{File: e.fs.PathJoin(e.dir, indexDir), What: "it is whole, but frames behind the damage in the journal depend on lost ones. So a repair gives up all of index/ and brings back what is on disk"})
+		err := e.giveUp(indexDir)
+		e.salvaging = true
+		return err
+	}
 	if e.cut != 0 || e.lacks(indexDir) {
 		return nil
 	}
@@ -245,7 +268,13 @@ func (e *examination) index() error {
 // logs reads both journals completely.
 func (e *examination) logs() (err error) {
 	path := e.fs.PathJoin(e.dir, stateLogDir)
-	if e.stateLog, err = journal.Inspect(e.fs, path, 0, func(journal.Pos, []byte) error { return nil }); err != nil {
+	begins := journal.Pos(0) // without tables all of the log counts that is there
+	if !e.lacks(stateDir) {
+		if begins, err = store.LogBegins(e.fs, e.fs.PathJoin(e.tree.to, stateDir)); err != nil {
+			return err
+		}
+	}
+	if e.stateLog, err = journal.Inspect(e.fs, path, begins, func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	behind := tally{}
@@ -254,7 +283,11 @@ func (e *examination) logs() (err error) {
 	if e.behind, err = e.behindKept(); err != nil {
 		return err
 	}
-	if e.log, err = journal.Inspect(e.fs, path, max(e.cut, e.behind), func(journal.Pos, []byte) error { return nil }); err != nil {
+	from := max(e.cut, e.behind, journal.Beginning)
+	if e.salvaging && e.behind == 0 {
+		from = 0 // without the index nothing shows where the journal begins
+	}
+	if e.log, err = journal.Inspect(e.fs, path, from, func(journal.Pos, []byte) error { return nil }); err != nil {
 		return err
 	}
 	for i := range e.log.Holes {
@@ -279,19 +312,24 @@ func (e *examination) logs() (err error) {
 	}
 	if err := repairLog(e.fs, e.tree.to, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		e.report.Failed = err.Error()
+	} else if err := e.adopt(e.tree.to); err != nil {
+		return err
 	} else if e.names, err = e.readDeclarations(); err != nil {
 		e.found(Damage{File: e.fs.PathJoin(e.dir, stateDir), What: err.Error()})
 		e.report.Failed = "the declarations cannot be read, and this cannot be repaired: restore a backup"
 	}
 	for i := range e.stateLog.Holes {
-		d := damageOf(&e.stateLog.Holes[i])
-		d.What += "; it held declarations"
+		h := &e.stateLog.Holes[i]
+		d := damageOf(h)
+		if !h.Proof {
+			d.What += "; it held declarations"
+		}
 		e.found(d)
 	}
 	for i := range e.log.Holes {
 		h := &e.log.Holes[i]
 		d := damageOf(h)
-		if !h.Header {
+		if !h.Header && !h.Proof {
 			d.Held = e.held(h)
 		}
 		e.found(d)
@@ -308,11 +346,19 @@ func (e *examination) logs() (err error) {
 	return nil
 }
 
+// adopt makes new tables of declarations where they are lost, for the log that is left.
+func (e *examination) adopt(dir string) error {
+	if !e.lacks(stateDir) {
+		return nil
+	}
+	return store.Adopt(e.fs, e.fs.PathJoin(dir, stateDir), slog.New(slog.DiscardHandler), e.onFatal)
+}
+
 // readDeclarations reads the declarations, without the tables if these cannot be read.
 func (e *examination) readDeclarations() (names, error) {
 	n, err := e.declarations()
 	if store.IsDamage(err) && !e.lacks(stateDir) {
-		if err := e.damaged(stateDir, err); err != nil {
+		if err := errors.Join(e.damaged(stateDir, err), e.adopt(e.tree.to)); err != nil {
 			return nil, err
 		}
 		return e.declarations()
@@ -345,7 +391,12 @@ func (e *examination) declarations() (names, error) {
 
 // torn says whether some declarations are lost to which others may refer.
 func (e *examination) torn() bool {
-	return !e.lacks(stateDir) && (len(e.stateLog.Holes) > 0 || e.undeclared)
+	return !e.lacks(stateDir) && (e.lostDeclarations() || e.undeclared)
+}
+
+// lostDeclarations says whether the log of declarations has lost some that a start reads.
+func (e *examination) lostDeclarations() bool {
+	return slices.ContainsFunc(e.stateLog.Holes, func(h journal.Hole) bool { return !h.Before && !h.Proof })
 }
 
 // count counts the operations of a frame by queue.
@@ -482,8 +533,8 @@ func (e *examination) senseless(list []partition.Senseless, total int) {
 // open opens the directory as a start would. Before that it declares queues that have messages but no
 // declaration.
 func (e *examination) open(dir string) (*broker.Broker, error) {
-	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal}
-	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || len(e.stateLog.Holes) > 0}
+	o := broker.Options{FS: e.fs, Dir: dir, OnFatal: e.onFatal, LostAndFound: true} // the dead of a queue that has lost its arguments stay
+	how := broker.Stopped{Incomplete: e.incomplete, KeepUndeclared: e.undeclared || e.lostDeclarations()}
 	if e.salvaging {
 		how.Salvage = e.salvage(dir)
 	}

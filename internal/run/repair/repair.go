@@ -251,6 +251,21 @@ func (e *examination) putAway(t *tree, copied map[string][]string) error {
 	return nil
 }
 
+// standIns makes an empty file for each that is missing and still has messages: those on their way to another queue, which
+// the node sets aside when it cannot read them.
+func (e *examination) standIns(n *partition.Node) error {
+	missing, err := n.MissingFiles()
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	for _, f := range missing {
+		if err := journal.WriteSynced(e.fs, e.fs.PathJoin(e.dir, f.Name), nil); err != nil {
+			return err
+		}
+	}
+	return journal.SyncDirectory(e.fs, e.fs.PathJoin(e.dir, keepDir))
+}
+
 // apply does to the data directory what the examination did to its tree, and drops
 // unreadable messages.
 func (e *examination) apply(quarantine string) error {
@@ -277,6 +292,8 @@ func (e *examination) apply(quarantine string) error {
 		}
 	} else if err := repairLog(e.fs, e.dir, stateLogDir, &e.stateLog, 0, e.report.How); err != nil {
 		return err
+	} else if err := e.adopt(e.dir); err != nil {
+		return err
 	}
 	if e.torn() {
 		if _, err := repairDeclarations(e.fs, e.dir, e.onFatal); err != nil {
@@ -301,12 +318,15 @@ func (e *examination) apply(quarantine string) error {
 	if err == nil && e.report.Senseless > 0 {
 		err = b.PassOver()
 	}
-	if err = errors.Join(err, b.Close()); err != nil || !e.incomplete {
+	if err == nil {
+		err = e.standIns(b.Node())
+	}
+	if err = errors.Join(err, b.Close()); err == nil {
+		err = datadir.Repaired(e.fs, e.dir, e.incomplete)
+	}
+	if err != nil || !e.incomplete {
 		return err
 	}
 	// Last, because only now is the directory whole.
-	if err := datadir.ForgetGeneration(e.fs, e.dir); err != nil {
-		return err
-	}
 	return datadir.Name(e.fs, e.dir)
 }

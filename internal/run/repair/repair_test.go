@@ -30,7 +30,7 @@ const dataDir = "data"
 // start opens a broker on files. Segments are small, so that there are several.
 func start(t *testing.T, files vfs.FS) (*broker.Broker, *broker.Connection) {
 	t.Helper()
-	b, err := broker.Open(broker.Options{FS: files, Dir: dataDir, Partitions: 2, Storage: broker.Storage{SegmentBytes: 64 << 10}})
+	b, err := broker.Open(broker.Options{FS: files, Dir: dataDir, Partitions: 2, LostAndFound: true, Storage: broker.Storage{SegmentBytes: 64 << 10}})
 	if err != nil {
 		t.Fatal("start: ", err)
 	}

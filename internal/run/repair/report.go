@@ -207,5 +207,5 @@ func (c tally) touched(names names) []Touched {
 
 // damageOf describes a hole in a journal.
 func damageOf(h *journal.Hole) Damage {
-	return Damage{File: h.File, Offset: h.From, Bytes: h.To - h.From, What: h.Reason, Harmless: h.Before}
+	return Damage{File: h.File, Offset: h.From, Bytes: h.To - h.From, What: h.Reason, Harmless: h.Before, Restorable: h.Proof}
 }
