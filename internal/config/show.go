@@ -86,8 +86,6 @@ func Changed(old, next *Config) (list []Setting) {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-func isWild(pattern string) bool { return strings.Contains(pattern, "*") }
-
 // TakeOver returns old with all settings of next that a running node can change, and the
 // changed settings of next that need a restart.
 func TakeOver(old, next *Config) (now Config, waiting []Setting, err error) {

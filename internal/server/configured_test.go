@@ -96,6 +96,7 @@ func TestTheWebIsAsConfigured(t *testing.T) {
 			{"DELETE", "/api/operator-policies/%2F/p", guest, "", 405, "disallow editing"},
 			{"GET", "/api/operator-policies/%2F/p", "", "", 405, "disallow editing"},
 			{"GET", "/api/operator-policies/%2F", guest, "", 200, "[]"},
+			{"GET", "/api/overview", guest, "", 200, `"is_op_policy_updating_enabled":false`},
 			{"PUT", "/api/parameters/operator_policy/%2F/p", guest, `{"value":` + policy + `}`, 405, "disallow editing"},
 			{"DELETE", "/api/parameters/operator_policy/%2F/p", guest, "", 405, "disallow editing"},
 			{"POST", "/api/definitions", guest, `{"parameters":[{"component":"operator_policy","vhost":"/","name":"p","value":` + policy + `}]}`, 405, "disallow editing"},

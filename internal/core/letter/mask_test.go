@@ -2,6 +2,7 @@ package letter_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -164,6 +165,8 @@ func TestQueriesBehindAMask(t *testing.T) {
 	}{
 		{"where", "header.token=abc", "header.token", false},
 		{"where", "header.TOKEN", "header.TOKEN", false},
+		{"where", "header.k-123", "header.k-123", false}, // a pattern hides names, too: it would tell that there is one
+		{"where", "header.tenant-k-1=x", "header.tenant-k-1", false},
 		{"body", "x", "body", false},
 		{"where", "header.tenant=t1", "", true},
 		{"where", "header.note~k-1", "", false},
@@ -302,5 +305,64 @@ func TestDeepBodiesAreMaskedInTime(t *testing.T) {
 	}
 	if _, err := letter.NewMask(letter.MaskRules{Paths: []string{steps + "..*"}}); err == nil {
 		t.Error("a path of 33 steps is taken")
+	}
+}
+
+// What a mask may cost is bounded, whatever its author writes, and what would cost more is hidden as a whole.
+func TestMasksAreBounded(t *testing.T) {
+	var many []string
+	for range 4 {
+		many = append(many, "x.{0,150}y")
+	}
+	if _, err := letter.NewMask(letter.MaskRules{Patterns: many}); err == nil || !strings.Contains(err.Error(), "512 steps together") {
+		t.Errorf("patterns of 600 steps: %v", err)
+	}
+	m := mask(t, letter.MaskRules{Patterns: []string{".{0,240}.{0,240}b$"}})
+	long := strings.Repeat("a", 200_000)
+	if shown := m.Text(long); shown != letter.Hidden {
+		t.Errorf("a text that is too much to look at: %.20s", shown)
+	}
+	if shown, masked := m.Body([]byte(`["` + strings.Repeat(`short","`, 30_000) + `"]`)); string(shown) != letter.Hidden || !masked {
+		t.Errorf("a body of many texts: %.20s", shown)
+	}
+	if shown := m.Text("short"); shown != "short" {
+		t.Error(shown)
+	}
+	var paths []string
+	for i := range 100 {
+		paths = append(paths, "$"+strings.Repeat("..a", 31)+"."+fmt.Sprint("k", i))
+	}
+	deep := mask(t, letter.MaskRules{Paths: paths})
+	if shown, masked := deep.Body([]byte(strings.Repeat(`{"a":`, 100) + "[" + strings.Repeat("{},", 50_000) + "{}]" + strings.Repeat("}", 100))); string(shown) != letter.Hidden || !masked {
+		t.Errorf("paths that are much to look at: %.20s, masked %t", shown, masked)
+	}
+	if shown, masked := deep.Body([]byte(`{"a":{"b":1}}`)); string(shown) != `{"a":{"b":1}}` || masked {
+		t.Errorf("a small body: %s", shown)
+	}
+}
+
+// What the expressions of a search cost is bounded: their steps together, and how much of a value they look at.
+func TestSearchesAreBounded(t *testing.T) {
+	var many []string
+	for range 3 {
+		many = append(many, "header.h~.{0,200}b")
+	}
+	var wrong *letter.QueryError
+	if _, err := letter.ParseQuery("/", map[string][]string{"where": many}, 0); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "512 steps together") {
+		t.Errorf("three expressions of 200 steps: %v", err)
+	}
+	if _, err := letter.ParseQuery("/", map[string][]string{"where": many[:2], "error": {".{0,200}"}}, 0); !errors.As(err, &wrong) {
+		t.Errorf("with that of the error: %v", err)
+	}
+	for at, finds := range map[int]bool{100: true, 20_000: false} {
+		rec := record(amqp091.Table{{Key: "h", Value: strings.Repeat("a", at) + "needle"}}, "", "{}")
+		q, err := letter.ParseQuery("/", map[string][]string{"where": {"header.h~needle"}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _ := letter.NewReader(nil).Read(rec, died(5))
+		if got := q.Match(l); got != finds {
+			t.Errorf("an expression finds a text at %d: %t", at, got)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *server) overview(r *request) (any, error) {
 		"sample_retention_policies": map[string]any{
 			"global": []int{600, 3600, 28800, 86400}, "basic": []int{600, 3600}, "detailed": []int{600},
 		},
-		"disable_stats": false, "enable_queue_totals": false, "is_op_policy_updating_enabled": true,
+		"disable_stats": false, "enable_queue_totals": false, "is_op_policy_updating_enabled": !s.KeepOperatorPolicies,
 		"require_definition_json_extension": false, "statistics_db_event_queue": 0,
 		"listeners": s.showListeners(), "contexts": s.showContexts(true),
 	}

@@ -72,3 +72,15 @@ func TestWhenABackendIsAskedAgain(t *testing.T) {
 		t.Error("the operator is asked")
 	}
 }
+
+// A login lasts no longer than the configuration says, also if it is in use.
+func TestSessionsEndAfterTheirConfiguredLife(t *testing.T) {
+	s, now := sessions{life: time.Minute}, time.Now()
+	secret := s.begin(&broker.Identity{Name: "ada"}, "", false, now)
+	if s.use(secret, now.Add(time.Minute-time.Second)) == nil {
+		t.Error("the session ends before its time")
+	}
+	if s.use(secret, now.Add(time.Minute)) != nil {
+		t.Error("the session goes on after its time")
+	}
+}

@@ -63,6 +63,7 @@ type watch struct {
 	looked  map[uint64]int64                // when a queue without letters was last looked into
 	most    int                             // maxPending, except in tests
 	spent   map[message.VHost]time.Duration // in this step, on looking at letters
+	share   time.Duration                   // vhostTime, except in tests
 	reader  *letter.Reader
 }
 
@@ -96,7 +97,7 @@ type pending struct {
 }
 
 func newWatch(r *Rules) *watch {
-	w := &watch{r: r, most: maxPending, reader: letter.NewReader(r.f.Names)}
+	w := &watch{r: r, most: maxPending, share: vhostTime, reader: letter.NewReader(r.f.Names)}
 	w.reset()
 	return w
 }
@@ -186,7 +187,7 @@ func (w *watch) step() time.Duration {
 }
 
 // outOfTime says whether the letters of the queue's virtual host have had their share of this step.
-func (w *watch) outOfTime(q *watched) bool { return w.spent[q.info.Decl.VHost] >= vhostTime }
+func (w *watch) outOfTime(q *watched) bool { return w.spent[q.info.Decl.VHost] > w.share }
 
 // looking begins a look at letters of a queue. within says whether there is time for another letter; done ends it.
 func (w *watch) looking(q *watched) (within func() bool, done func()) {
@@ -728,17 +729,8 @@ func (w *watch) act(q *watched, list []pending) {
 	by, took, show := map[*activeRule][]queue.ID{}, map[*activeRule]bool{}, w.behind(q)
 	within, looked := w.looking(q)
 	rest := queue.ID(0) // the last one that was looked at, if there was no time for those behind it
-	err := w.r.b.Look(w.r.life, q.info, ids, func(v queue.View, rec message.Record, history []byte) (goOn bool) {
-		defer func() {
-			if goOn = within(); !goOn {
-				rest = v.ID
-			}
-		}()
-		l, ok := w.reader.Read(rec, history)
-		if !ok || v.Dead {
-			return true
-		}
-		r := judge(q.rules, l, show(l, rec, history), history, q.info.Incarnation(), v.ID)
+	decide := func(v *queue.View, l, behind *letter.Letter, stored []byte) {
+		r := judge(q.rules, l, behind, stored, q.info.Incarnation(), v.ID)
 		if r.rule != nil {
 			took[r.rule] = true
 		}
@@ -753,7 +745,17 @@ func (w *watch) act(q *watched, list []pending) {
 		default:
 			by[r.rule] = append(by[r.rule], v.ID)
 		}
-		return true
+	}
+	err := w.r.b.Look(w.r.life, q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
+		l, ok := w.reader.Read(rec, history)
+		if ok && !v.Dead {
+			decide(&v, l, show(l, rec, history), history)
+		}
+		if within() {
+			return true
+		}
+		rest = v.ID
+		return false
 	})
 	looked()
 	if err != nil {

@@ -1,0 +1,106 @@
+package office
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/wire/amqp091"
+)
+
+// A virtual host that has had its share of a step waits for the next one, whatever it has: others have theirs meanwhile.
+func TestAVirtualHostHasAShareOfAStep(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	d.declare("dlq2", "classic")
+	d.declare("work2", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq2"})
+	d.publish("work2", "x")
+	d.kill("work2")
+	d.eventually("it has died", func() bool { return d.ready("dlq2") == 1 })
+	d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, Factor: 1, MaxTimes: 1})
+	w := d.rules.watch
+	if len(w.queues) != 2 || w.pending != 4 {
+		t.Fatalf("%d queues are watched, %d letters wait", len(w.queues), w.pending)
+	}
+	for _, q := range w.queues {
+		w.walk(q)
+	}
+	w.share = 0 // the first look takes all of it
+	if wait := w.step(); wait > 0 || w.pending != 1 && w.pending != 3 {
+		t.Fatalf("after a step %d of 4 letters are met, and it waits %v; want those of one queue", w.pending, wait)
+	}
+	w.share = vhostTime
+	d.work()
+	if w.pending != 4 {
+		t.Errorf("%d of 4 letters are met in the end", w.pending)
+	}
+	// What is due goes in shares, too, and none is lost.
+	d.ahead.Add(60_000)
+	w.share = 0
+	for range 100 {
+		w.step()
+	}
+	if d.ready("work")+d.ready("work2") != 4 {
+		t.Errorf("%d and %d are back", d.ready("work"), d.ready("work2"))
+	}
+}
+
+// A search ends with its client, at the next letter.
+func TestASearchEndsWithItsClient(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 5)
+	q, err := d.c.Readable("dlq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, oldest := range []bool{false, true} {
+		ctx, gone := context.WithCancel(t.Context())
+		seen := 0
+		_, err := d.f.Letters(ctx, q, LettersRequest{Oldest: oldest}, func(*Row) bool {
+			seen++
+			gone()
+			return true
+		}, nil)
+		if err != context.Canceled || seen != 1 {
+			t.Errorf("oldest %t: %d letters were looked at: %v", oldest, seen, err)
+		}
+	}
+}
+
+// A page whose slices end early has each letter once, in both orders.
+func TestASearchThatGivesWayGoesOn(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 7)
+	q, err := d.c.Readable("dlq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, oldest := range []bool{false, true} {
+		e, err := d.b.Extent(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := walk{f: d.f, q: q, e: e, oldest: oldest, cursor: e.There}
+		if err := w.start(""); err != nil {
+			t.Fatal(err)
+		}
+		seen := map[uint64]bool{}
+		for more, rounds := true, 0; more; rounds++ {
+			if more, err = w.next(t.Context(), func(v queue.View, _ message.Record, _ []byte) bool {
+				if seen[uint64(v.ID)] {
+					t.Fatalf("entry %d is shown twice", v.ID)
+				}
+				seen[uint64(v.ID)] = true
+				return false // after each letter
+			}); err != nil || rounds > 20 {
+				t.Fatal(err, rounds)
+			}
+		}
+		if len(seen) != 7 {
+			t.Errorf("oldest %t: %d of 7 were shown", oldest, len(seen))
+		}
+	}
+}
