@@ -22,6 +22,8 @@ type Config struct {
 	TLS        TLS      // ssl_options.*
 	Management Listener // management.tcp.*
 	Prometheus Listener // prometheus.tcp.*
+	// MetricsPerObject is prometheus.return_per_object_metrics.
+	MetricsPerObject bool
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
 	// WebAMQP and WebAMQPTLS are web_amqp.tcp.* and web_amqp.ssl.*: listeners for AMQP 1.0 over WebSocket, none unless one is said.

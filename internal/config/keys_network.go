@@ -23,6 +23,7 @@ var networkKeys = []key{
 	{pattern: "management.ssl.ip", value: text(func(c *Config) *string { return &c.ManagementTLS.Host })},
 	{pattern: "prometheus.tcp.port", value: port(func(c *Config) *string { return &c.Prometheus.Port })},
 	{pattern: "prometheus.tcp.ip", value: text(func(c *Config) *string { return &c.Prometheus.Host })},
+	{pattern: "prometheus.return_per_object_metrics", value: flag(func(c *Config) *bool { return &c.MetricsPerObject })},
 	{pattern: "prometheus.ssl.port", value: port(func(c *Config) *string { return &c.PrometheusTLS.Port })},
 	{pattern: "prometheus.ssl.ip", value: text(func(c *Config) *string { return &c.PrometheusTLS.Host })},
 
