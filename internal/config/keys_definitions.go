@@ -19,6 +19,7 @@ var definitionKeys = []key{
 	}}},
 	{pattern: "definitions.https.url", value: text(func(c *Config) *string { return &c.Definitions.URL })},
 	{pattern: "definitions.skip_if_unchanged", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnchanged })},
+	{pattern: "definitions.skip_unsupported", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnsupported })},
 	{pattern: "definitions.hashing.algorithm", idle: "the node always uses SHA-256"},
 }
 
