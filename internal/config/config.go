@@ -22,6 +22,8 @@ type Config struct {
 	TLS        TLS      // ssl_options.*
 	Management Listener // management.tcp.*
 	Prometheus Listener // prometheus.tcp.*
+	// MetricsPerObject is prometheus.return_per_object_metrics.
+	MetricsPerObject bool
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
 	// ManagementListener is management.listener.*, the older form of management.tcp.*, or of management.ssl.* if
@@ -126,7 +128,8 @@ type Definitions struct {
 	TLS   TLS      // definitions.tls.*: TLS with the server at the URL
 	// SkipUnchanged skips unchanged definitions that were imported before: objects that
 	// were deleted since stay deleted.
-	SkipUnchanged bool
+	SkipUnchanged   bool
+	SkipUnsupported bool // leave out what this broker has not: see definitions.How
 }
 
 // FirstStart has the objects that a node makes on an empty data directory (BR-18.1, BR-18.2).

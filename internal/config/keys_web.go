@@ -34,6 +34,7 @@ var webKeys = slices.Concat([]key{
 	{pattern: "prometheus.ssl.ip", value: text(func(c *Config) *string { return &c.PrometheusTLS.Host })},
 	{pattern: "prometheus.ssl.max_connections", value: maxHTTP(func(c *Config) *int { return &c.MaxHTTP.PrometheusTLS })},
 	{pattern: "prometheus.path", value: path(func(c *Config) *string { return &c.PrometheusPath })},
+	{pattern: "prometheus.return_per_object_metrics", value: flag(func(c *Config) *bool { return &c.MetricsPerObject })},
 	{pattern: "prometheus.authentication.enabled", value: flag(func(c *Config) *bool { return &c.PrometheusLogin })},
 }, headers())
 
