@@ -29,7 +29,7 @@ RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | 
 # any. Results of packages that have nothing to check are those of "make test".
 INVARIANTS := ./internal/... ./test/peer ./test/twodrivers
 
-.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more conformance10 rabbithole interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
+.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more conformance10 rabbithole clientsuites interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
 
 build: console ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -94,6 +94,9 @@ docs: ## the commands of the user's pages, with the programs in Java too
 	test/interop/java/setup
 	test/interop/spring/setup
 	$(GO) test -count=1 ./test/docs -java
+
+clientsuites: build ## the own tests of amqp091-go, Watermill, and RabbitMQ's Go client of AMQP 1.0
+	scripts/clientsuites $(BIN)/bartleby
 
 rabbithole: build ## rabbit-hole's own tests, of its versions 2 and 3
 	scripts/rabbithole $(BIN)/bartleby

@@ -122,9 +122,9 @@ type conn struct {
 	sock serving.Socket
 	out  output
 	// Owned by the holder of the pen.
-	renderer     renderer
-	toldTooLarge bool          // headers larger than frameMax were logged
-	tagc         chan struct{} // wakes a reader that waits for the tags of its gets
+	renderer    renderer
+	toldLeftOut atomic.Bool   // that headers of replies were left out was logged
+	tagc        chan struct{} // wakes a reader that waits for the tags of its gets
 
 	blocked atomic.Bool // an alarm keeps it from being read
 

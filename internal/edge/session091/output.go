@@ -6,6 +6,7 @@ import (
 	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/serving"
 	"bartleby.mq/internal/safety/held"
@@ -243,20 +244,17 @@ func (c *conn) unreadable(it *item, err error) {
 	c.Terminate(amqp091.CodeInternalError, fmt.Sprintf("a message of queue '%s' in vhost '%s' cannot be read", name, vhost))
 }
 
-// tellTooLarge logs that the headers of a message exceed the negotiated frame_max. The message is sent anyway, as in
-// RabbitMQ: many clients do not check the limit. A client that checks it closes its connection, which counts as a failed
-// delivery. It logs only the first such message of a connection. REQUIRES: the pen.
-func (c *conn) tellTooLarge(it *item, size int) {
-	if c.toldTooLarge {
-		return
-	}
-	c.toldTooLarge = true
-	vhost, name := "", ""
+// tellLeftOut logs that headers of a message were left out, since they exceed the negotiated frame_max: once for each queue, as every
+// delivery says so itself. REQUIRES: the pen.
+func (c *conn) tellLeftOut(it *item, size int) {
+	told, vhost, name := &c.toldLeftOut, "", ""
 	if it.q != nil {
-		vhost, name = string(it.q.VHost), it.q.Name
+		told, vhost, name = &it.q.ToldLeftOut, string(it.q.VHost), it.q.Name
 	}
-	c.log.Warn("the headers of a message are larger than the client's frame_max; the client may close its connection and get the message again",
-		"vhost", vhost, "queue", name, "bytes", size, "frame_max", c.frameMax, "user", c.login.User)
+	if told.CompareAndSwap(false, true) {
+		c.log.Warn("the headers of a message are larger than its client's frame_max, and the client got it without some of them; further ones of this queue are not logged",
+			"vhost", vhost, "queue", name, "bytes", size, "frame_max", c.frameMax, "user", c.login.User, "named_in", broker.LeftOutHeader)
+	}
 }
 
 // encodeDelivery gives the delivery its tag and encodes it. REQUIRES: the pen.
@@ -315,11 +313,11 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 		c.trace(it, rec, exchange, key, props)
 	}
 	body := convert.Body(rec)
-	before := len(o.Wire)
-	o.Wire = amqp091.AppendContentHeader(o.Wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
-	if n := len(o.Wire) - before; n > c.frameMax {
-		c.tellTooLarge(it, n)
+	if most := amqp091.MaxProps(c.frameMax); len(props) > most {
+		c.tellLeftOut(it, len(props))
+		props = broker.FitProps(nil, props, most)
 	}
+	o.Wire = amqp091.AppendContentHeader(o.Wire, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
 	o.Wire = amqp091.AppendBody(o.Wire, ch.number, body, c.frameMax)
 	if late {
 		c.returnLate(it, how)

@@ -236,7 +236,11 @@ func (ch *channel) returned(p *broker.Publication, body []byte, code uint16, tex
 
 func (ch *channel) appendReturn(b []byte, p *broker.Publication, body []byte, code uint16, text string) []byte {
 	b = amqp091.AppendReturn(b, ch.number, code, text, p.Exchange, p.Key)
-	b = amqp091.AppendContentHeader(b, ch.number, amqp091.ClassBasic, uint64(len(body)), p.Canonical())
+	props := p.Canonical()
+	if most := amqp091.MaxProps(ch.c.frameMax); len(props) > most { // their form may have grown: a number has become wider, say
+		props = broker.FitProps(nil, props, most)
+	}
+	b = amqp091.AppendContentHeader(b, ch.number, amqp091.ClassBasic, uint64(len(body)), props)
 	return amqp091.AppendBody(b, ch.number, body, ch.c.frameMax)
 }
 

@@ -108,18 +108,13 @@ func (c *conn) header(header []byte) error {
 	return nil
 }
 
-// refuse ends a connection that is not open, after a delay. RabbitMQ closes it without a word; unless we must do the same, the
-// client hears why.
+// refuse ends a connection that is not open, after a delay and without a word, as RabbitMQ does: its clients in Python and Java take an
+// open for a success, and the first dials for ever. The log has the reason.
 func (c *conn) refuse(f *failure) error {
 	c.log.Warn("connection refused", "condition", f.condition, "reason", f.text, "user", c.login.User)
 	c.Stands(broker.Refused)
 	c.out.Flush(true)
-	gone := serving.Delay(c.sock.Conn, serving.MaxStranger)
-	if c.state == stateOpen && !gone && !c.Strict {
-		c.putFrame(0, c.opening())
-		c.putFrame(0, &amqp10.Close{Error: f.wire()})
-		c.out.Flush(true)
-	}
+	serving.Delay(c.sock.Conn, serving.MaxStranger)
 	return errEnd
 }
 

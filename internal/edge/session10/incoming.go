@@ -232,6 +232,11 @@ func (p *publisher) received(payload []byte) error {
 	if err == nil {
 		err = in.message.Check()
 	}
+	if errors.Is(err, amqp10.ErrType) { // RabbitMQ takes most of these
+		if mended, ok := amqp10.Mend(payload); ok && in.message.Parse(mended) == nil {
+			err = in.message.Check()
+		}
+	}
 	if err == nil {
 		err = convert.FromAMQP10(&in.incoming, &in.message)
 	}

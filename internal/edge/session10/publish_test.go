@@ -615,3 +615,19 @@ func TestCreditOfABusyPublisher(t *testing.T) {
 		})
 	}
 }
+
+// A message with values of another type in its header, properties and application properties is taken, as by RabbitMQ, and readers of
+// both protocols get what can be made of it. A user-id that is a string is not.
+func TestValuesOfAnotherType(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	n.declare(t, "q", nil)
+	c := n.session(t)
+	c.publisher(0, 0, "/queues/q")
+	b, start := amqp10.BeginList(amqp10.AppendDescriptor(nil, amqp10.DescriptorProperties))
+	b = amqp10.EndCompound(amqp10.AppendUint(amqp10.AppendNull(amqp10.AppendLong(b, 123)), 7), start, 3)
+	c.transfer(0, one(0), append(b, text("x")...))
+	d := await[*amqp10.Disposition](c)
+	if got := amqp10.Descriptor(d.State.Descriptor()); got != amqp10.DescriptorAccepted {
+		t.Errorf("the outcome is %v, want accepted", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"bartleby.mq/internal/core/outbox"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/deathstore"
+	"sync/atomic"
 )
 
 // Queue is a queue that runs in its partition.
@@ -20,8 +21,10 @@ type Queue struct {
 	// Released, on the queue of an exchange that delays messages (queue.Config.Delays), is called for each message that has
 	// waited long enough, with the number of queues that have it now, 0 if it was dropped. It must not block.
 	Released func(copies int)
-	part     *Partition
-	config   queue.Config
+	// ToldLeftOut says that the log has been told of a message whose headers were too large for a consumer's frames.
+	ToldLeftOut atomic.Bool
+	part        *Partition
+	config      queue.Config
 
 	// Guarded by the partition's mutex.
 	m        *queue.Machine

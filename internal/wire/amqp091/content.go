@@ -9,6 +9,9 @@ import (
 // unused), body size (8). The properties follow.
 const contentHeaderSize = 12
 
+// MaxProps is how many bytes of properties fit into a content header frame of at most frameMax bytes.
+func MaxProps(frameMax int) int { return frameMax - FrameOverhead - contentHeaderSize }
+
 // errShortContentHeader has no kind of its own: NextFrame lets no such frame through.
 var errShortContentHeader = errors.New("content header is too short")
 
