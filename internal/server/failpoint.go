@@ -25,6 +25,7 @@ import (
 //	BARTLEBY_SEGMENT_BYTES=N               size of the journal's segments
 //	BARTLEBY_COMPACT_BELOW=N               percent of a file's messages that are left, below which they are moved
 //	BARTLEBY_STEPS=FILE                    the name of each step that is passed is added to the file, once
+//	BARTLEBY_CLOCK=FILE                    the file says by how many milliseconds the system's clock is wrong, at each moment
 //	BARTLEBY_FAULT=KIND:N                  the N-th operation of a kind on files fails, see faults
 //
 // It panics on what it cannot read: a test that arms nothing tests nothing.
@@ -41,6 +42,9 @@ func forCrashTests(o *broker.Options) {
 		o.Storage.CacheBudget = n
 	}
 	o.StateHash = true
+	if file := os.Getenv("BARTLEBY_CLOCK"); file != "" {
+		o.Wall = steppedBy(file)
+	}
 	o.FS = faulty(os.Getenv("BARTLEBY_FAULT"))
 	o.Storage.HotPages = int(bytesFrom("BARTLEBY_HOT_PAGES"))
 	armed, panics := stepsFrom("BARTLEBY_FAILPOINT"), stepsFrom("BARTLEBY_PANIC")
@@ -61,6 +65,28 @@ func forCrashTests(o *broker.Options) {
 			fmt.Fprintf(os.Stderr, "panic at %s at %d\n", name, time.Now().UnixNano())
 			panic("failpoint " + name)
 		}
+	}
+}
+
+// steppedBy returns a clock that is wrong by as many milliseconds as a file says. It looks at the file a hundred times a second at most.
+func steppedBy(file string) func(time.Time) int64 {
+	var mu sync.Mutex
+	var looked time.Time
+	by := int64(0)
+	return func(t time.Time) int64 {
+		mu.Lock()
+		defer mu.Unlock()
+		if t.Sub(looked) > 10*time.Millisecond {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				by, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+			}
+			if err != nil {
+				panic(fmt.Sprintf("BARTLEBY_CLOCK: %v", err))
+			}
+			looked = t
+		}
+		return t.UnixMilli() + by
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/run/share"
+	"bartleby.mq/internal/safety/bug"
 	"bartleby.mq/internal/safety/held"
 )
 
@@ -77,7 +78,11 @@ type Options struct {
 	Storage Storage
 
 	StateHash bool         // for tests, see partition.Options
-	now       func() int64 // for tests: the queues' clock, in milliseconds since 1970; nil: the system's
+	now       func() int64 // for tests: the queues' clock, in milliseconds since 1970; nil: see clock
+	// Wall, for tests, is what the system's clock shows at a moment, in milliseconds since 1970; nil: what it shows.
+	Wall func(time.Time) int64
+
+	catchUp func(moment int64)
 
 	Short bool // the disk has little room, see ShortOfRoom
 
@@ -160,6 +165,8 @@ type Broker struct {
 	outdated seen // queues that were declared with arguments that were changed since, likewise
 	unmade   seen // queues for dead letters that could not be made, likewise
 
+	last chan struct{} // closed when the last checkpoint has ended; nil: there is none
+
 	makings    *makings
 	unlinted   unlinted
 	alarms     alarms
@@ -224,7 +231,8 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		}
 	}
 	if o.now == nil {
-		o.now = func() int64 { return time.Now().UnixMilli() }
+		c := newClock(o.Wall)
+		o.now, o.catchUp = c.now, c.catchUp
 	}
 	if o.LoopbackUsers == nil {
 		o.LoopbackUsers = []string{"guest"}
@@ -287,7 +295,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	b.node = partition.New(partition.Options{
 		Cluster: driver, NodeID: nodeID, Origin: partition.NewOrigin(nodeID, o.now()),
 		Partitions: o.Partitions, Journal: data.Journal, Bodies: data.Bodies, Router: deadRouter{b}, Refuge: refuge{b}, Logger: o.Logger,
-		Now: o.now, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless, OnBreaker: b.breakerChanged,
+		Now: o.now, CatchUp: o.catchUp, Failpoint: o.Failpoint, StateHash: o.StateHash, OnFatal: o.OnFatal, KeepSenseless: data.KeepSenseless, OnBreaker: b.breakerChanged,
 		Index: data.Index, Keep: data.Keep, Aside: data.Aside,
 		DeadLettering: partition.DeadLettering{
 			ResetCounts: o.ResetOnDeadLetter, StripCC: o.StripCC, TrustHistories: o.TrustClientDeath, RetryEvery: o.RetryHeld,
@@ -311,6 +319,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	if err = b.node.Recover(); err != nil {
 		return nil, err
 	}
+	b.serial.Store(max(b.serial.Load(), uint64(o.now())<<message.SerialBits)) // no number is given twice
 	if !how.stopped {
 		if err = b.change(func() error { b.state.Reserve(); b.buryGhosts(); return nil }); err != nil {
 			return nil, err
@@ -382,6 +391,22 @@ func (b *Broker) copyTo(ctx context.Context, part string) error {
 	return err
 }
 
+// CheckpointWithin writes a checkpoint, as the last thing before Close. When ctx ends first, Close cuts it short: then the
+// journal has everything, as after a kill.
+func (b *Broker) CheckpointWithin(ctx context.Context) {
+	b.last = make(chan struct{})
+	go bug.Guarded(b.Logger, "the last checkpoint", func() { // Close waits for it
+		defer close(b.last)
+		if err := b.node.Checkpoint(); err != nil && !partition.Stopped(err) {
+			b.Logger.Error("no checkpoint at the stop", "error", err)
+		}
+	})()
+	select {
+	case <-b.last:
+	case <-ctx.Done():
+	}
+}
+
 // Close stops the node in order: workers end, the disk has everything, and last the memory of bodies is released.
 // REQUIRES: nobody uses the broker any longer. Sessions, shovels and HTTP requests have ended; the owner of the
 // listeners has told the connections.
@@ -391,6 +416,9 @@ func (b *Broker) Close() error {
 	b.events.stop()
 	b.makings.stop()
 	b.node.Stop()
+	if b.last != nil {
+		<-b.last
+	}
 	return b.data.Close()
 }
 

@@ -100,9 +100,9 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 const mostSkew = 60_000
 
 // moment is the time of a command: now, as its leader says, but not before clock, the time of the commands before it.
-// There is one exception: if clock is more than mostSkew ahead, an earlier leader's clock was wrong, and time must
-// not stand still until the others reach it. Then the group's clock goes back. Deadlines that were computed meanwhile
-// stay.
+// A leader's clock has caught up with every command that it has applied (Options.CatchUp), so time never stands still.
+// If clock is more than mostSkew ahead all the same, an earlier leader's clock was wrong, and the leader has not heard of
+// it. Then the group's clock goes back. Deadlines that were computed meanwhile stay.
 func (a *application) moment(clock, now int64) int64 {
 	if now < clock-mostSkew {
 		return now
@@ -334,6 +334,9 @@ func (g *group) finishApply(h *hold) {
 		g.proposals.settled(p)
 	}
 	e.reset()
+	if n.CatchUp != nil && g.clock > n.Now() {
+		n.CatchUp(g.clock)
+	}
 	if bodies, index := n.memory.short(); bodies || index {
 		g.p.relief.request(bodies, index, n.Now())
 	}

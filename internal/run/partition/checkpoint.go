@@ -84,6 +84,9 @@ const saveSlice = 16
 // errStopped says that the node is stopping.
 var errStopped = errors.New("the node is stopping")
 
+// Stopped says whether a checkpoint was cut short because the node stops.
+func Stopped(err error) bool { return errors.Is(err, errStopped) }
+
 // Checkpoint writes a checkpoint and frees what the journal no longer needs. It returns when the checkpoint is on
 // disk.
 func (n *Node) Checkpoint() error {

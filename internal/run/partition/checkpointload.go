@@ -56,6 +56,9 @@ func (r *recovery) loadCheckpoint() (cut journal.Pos, err error) {
 		return 0, err
 	}
 	n.checkpoints.generation = c.Generation
+	if n.CatchUp != nil && c.Version != 0 {
+		n.CatchUp(c.At.UnixMilli())
+	}
 	if c.Declared != nil {
 		n.declared.at = *c.Declared
 	}

@@ -67,6 +67,8 @@ type Options struct {
 	Refuge     Refuge // nil: what leads nowhere is dropped
 	Logger     *slog.Logger
 	Now        func() int64 // milliseconds since 1970, rounded down
+	// CatchUp lets the clock behind Now go on at a moment at the earliest: one that a group's log or a checkpoint has. nil: nothing does.
+	CatchUp func(moment int64)
 	// Cluster decides the order of commands for quorum queues. Without it they run like classic queues.
 	Cluster *cluster.Driver
 	NodeID  uint64 // the node's number in Cluster

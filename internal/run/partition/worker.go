@@ -60,6 +60,9 @@ func (p *Partition) work() {
 	}
 }
 
+// lookAgain is how long a worker sleeps at most when something is to come: the system's clock may step forward meanwhile.
+const lookAgain = 10 * time.Second
+
 // untilDue is how long the worker may sleep. It sets the alarm; a hold that sets a nearer deadline wakes the worker.
 func (p *Partition) untilDue() time.Duration {
 	p.mu.Lock()
@@ -72,7 +75,7 @@ func (p *Partition) untilDue() time.Duration {
 	if alarm == never {
 		return time.Hour
 	}
-	return min(moment.Milliseconds(max(0, alarm-p.node.Now())), time.Hour)
+	return min(moment.Milliseconds(max(0, alarm-p.node.Now())), lookAgain)
 }
 
 // route is the partition's second worker: it routes the deaths that are left to it. So expiring messages and routing

@@ -1,0 +1,90 @@
+package broker
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// clock is the time by which messages expire, wait and time out. It follows the wall clock, but for one thing: when that
+// steps back, nothing stands still. In milliseconds, with elapsed as the time that passed since the clock was made:
+//
+//	now = max(wall, elapsed + lead),  lead = the highest wall - elapsed there was, less a sixteenth of the time since
+//
+// Invariant: between two readings passes at least 15/16 of the time that passed. So whatever is due after some time comes
+// after that time, or a sixteenth later. A step forward is followed at once: what is due by the wall clock is due. After a
+// step back the clock is ahead of the wall, and gives that back slowly: of ten seconds in three minutes.
+//
+// A start continues at the latest moment that is on disk, see catchUp: what was to happen then is not put off.
+type clock struct {
+	wall func(time.Time) int64 // milliseconds since 1970
+	made time.Time
+
+	lead atomic.Int64
+
+	mu      sync.Mutex // while it is ahead
+	slowed  int64      // elapsed when lead was last lowered
+	highest int64      // of what was returned then
+}
+
+// The readings of wall and elapsed may be taken some milliseconds apart.
+const (
+	apart = 20
+	// slowdown is how much of the time that passes is given back, as a divisor. slowAtOnce bounds what counts as passed.
+	slowdown   = 16
+	slowAtOnce = 1000
+)
+
+func newClock(wall func(time.Time) int64) *clock {
+	if wall == nil {
+		wall = time.Time.UnixMilli
+	}
+	c := &clock{wall: wall, made: time.Now()}
+	c.lead.Store(wall(c.made))
+	return c
+}
+
+func (c *clock) now() int64 { return c.at(time.Now()) }
+
+func (c *clock) at(t time.Time) int64 {
+	wall, elapsed := c.wall(t), t.Sub(c.made).Milliseconds() // by the clock that never steps
+	lead := c.lead.Load()
+	switch ahead := elapsed + lead - wall; {
+	case ahead > apart:
+		return c.slow(wall, elapsed)
+	case ahead < -apart:
+		raise(&c.lead, wall-elapsed)
+	}
+	return wall
+}
+
+// slow is now while the clock is ahead of the wall.
+func (c *clock) slow(wall, elapsed int64) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	passed := elapsed - c.slowed
+	if passed > slowAtOnce {
+		passed = 0 // it was not ahead before, or nobody has asked
+		c.slowed = elapsed
+	}
+	if back := passed / slowdown; back > 0 {
+		c.lead.Add(-back)
+		c.slowed += back * slowdown
+	}
+	c.highest = max(c.highest, elapsed+c.lead.Load(), wall)
+	return c.highest
+}
+
+// catchUp lets the clock go on at a moment at the earliest.
+func (c *clock) catchUp(moment int64) {
+	raise(&c.lead, moment-time.Since(c.made).Milliseconds())
+}
+
+// raise sets the value to v if v is larger.
+func raise(to *atomic.Int64, v int64) {
+	for was := to.Load(); was < v; was = to.Load() {
+		if to.CompareAndSwap(was, v) {
+			return
+		}
+	}
+}
