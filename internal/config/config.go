@@ -22,6 +22,8 @@ type Config struct {
 	TLS        TLS      // ssl_options.*
 	Management Listener // management.tcp.*
 	Prometheus Listener // prometheus.tcp.*
+	// MetricsPerObject is prometheus.return_per_object_metrics.
+	MetricsPerObject bool
 	// ManagementTLS and PrometheusTLS are management.ssl.* and prometheus.ssl.*.
 	ManagementTLS, PrometheusTLS SecureListener
 	// ManagementListener is management.listener.*, the older form of management.tcp.*, or of management.ssl.* if

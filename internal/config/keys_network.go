@@ -17,6 +17,8 @@ var networkKeys = []key{
 	{pattern: "proxy_protocol", value: flag(func(c *Config) *bool { return &c.ProxyProtocol })},
 	{pattern: "proxy_protocol.trusted.*", value: networks(func(c *Config) *[]netip.Prefix { return &c.Proxies })},
 
+	{pattern: "prometheus.return_per_object_metrics", value: flag(func(c *Config) *bool { return &c.MetricsPerObject })},
+
 	{pattern: "web_amqp.tcp.port", value: port(func(c *Config) *string { return &c.WebAMQP.Port })},
 	{pattern: "web_amqp.tcp.ip", value: text(func(c *Config) *string { return &c.WebAMQP.Host })},
 	{pattern: "web_amqp.ssl.port", value: port(func(c *Config) *string { return &c.WebAMQPTLS.Port })},

@@ -41,6 +41,7 @@ func (s *Server) startHTTP() error {
 	}
 	h := s.metricsPath(metrics.Handler(metrics.Options{
 		Broker: s.broker, Version: s.Version, ProductVersion: s.Config.ProductVersion, ClusterName: s.clusterName(), Node: s.nodeStatus, Jobs: s.office.Jobs, Logger: s.Logger,
+		PerObject: s.Config.MetricsPerObject,
 	}))
 	for _, l := range []struct {
 		addr  string

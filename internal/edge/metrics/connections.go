@@ -8,6 +8,12 @@ const objectLabel = "channel"
 
 func connectionGauge(name, help string) *metric   { return gauge(name, help, objectLabel) }
 func connectionCounter(name, help string) *metric { return counter(name, help, objectLabel) }
+func queueOfChannel(name, help string) *metric {
+	return counter(name, help, objectLabel, "vhost", "queue")
+}
+func exchangeOfChannel(name, help string) *metric {
+	return counter(name, help, objectLabel, "vhost", "exchange")
+}
 
 var (
 	incomingBytes        = connectionCounter("connection_incoming_bytes_total", "Total number of bytes received on a connection")
@@ -123,39 +129,55 @@ type channelCounter struct {
 }
 
 var channelDeliveries = []channelCounter{
-	{connectionCounter("channel_get_ack_total", "Total number of messages fetched with basic.get in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Got }},
-	{connectionCounter("channel_get_total", "Total number of messages fetched with basic.get in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.GotNoAck }},
-	{connectionCounter("channel_messages_delivered_ack_total", "Total number of messages delivered to consumers in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Delivered }},
-	{connectionCounter("channel_messages_delivered_total", "Total number of messages delivered to consumers in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.DeliveredNoAck }},
-	{connectionCounter("channel_messages_redelivered_total", "Total number of messages redelivered to consumers"), func(st *broker.ChannelStats) uint64 { return st.Redelivered }},
-	{connectionCounter("channel_messages_acked_total", "Total number of messages acknowledged by consumers"), func(st *broker.ChannelStats) uint64 { return st.Acked }},
-	{connectionCounter("channel_get_empty_total", "Total number of times basic.get operations fetched no message"), func(st *broker.ChannelStats) uint64 { return st.GotNothing }},
+	{queueOfChannel("channel_get_ack_total", "Total number of messages fetched with basic.get in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Got }},
+	{queueOfChannel("channel_get_total", "Total number of messages fetched with basic.get in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.GotNoAck }},
+	{queueOfChannel("channel_messages_delivered_ack_total", "Total number of messages delivered to consumers in manual acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.Delivered }},
+	{queueOfChannel("channel_messages_delivered_total", "Total number of messages delivered to consumers in automatic acknowledgement mode"), func(st *broker.ChannelStats) uint64 { return st.DeliveredNoAck }},
+	{queueOfChannel("channel_messages_redelivered_total", "Total number of messages redelivered to consumers"), func(st *broker.ChannelStats) uint64 { return st.Redelivered }},
+	{queueOfChannel("channel_messages_acked_total", "Total number of messages acknowledged by consumers"), func(st *broker.ChannelStats) uint64 { return st.Acked }},
+	{queueOfChannel("channel_get_empty_total", "Total number of times basic.get operations fetched no message"), func(st *broker.ChannelStats) uint64 { return st.GotNothing }},
 }
 
 var channelPublishes = []channelCounter{
-	{connectionCounter("channel_messages_published_total", "Total number of messages published into an exchange on a channel"), func(st *broker.ChannelStats) uint64 { return st.Published }},
-	{connectionCounter("channel_messages_confirmed_total", "Total number of messages published into an exchange and confirmed on the channel"), func(st *broker.ChannelStats) uint64 { return st.Confirmed }},
-	{connectionCounter("channel_messages_unroutable_returned_total", "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Returned }},
-	{connectionCounter("channel_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Dropped }},
+	{exchangeOfChannel("channel_messages_published_total", "Total number of messages published into an exchange on a channel"), func(st *broker.ChannelStats) uint64 { return st.Published }},
+	{exchangeOfChannel("channel_messages_confirmed_total", "Total number of messages published into an exchange and confirmed on the channel"), func(st *broker.ChannelStats) uint64 { return st.Confirmed }},
+	{exchangeOfChannel("channel_messages_unroutable_returned_total", "Total number of messages published as mandatory into an exchange and returned to the publisher as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Returned }},
+	{exchangeOfChannel("channel_messages_unroutable_dropped_total", "Total number of messages published as non-mandatory into an exchange and dropped as unroutable"), func(st *broker.ChannelStats) uint64 { return st.Dropped }},
 }
 
-// channelQueueFamily and channelExchangeFamily have a label for the queue or the exchange in RabbitMQ. Here
-// channels do not count by queue or exchange, so there are only totals.
+// channelQueueFamily and channelExchangeFamily have series by channel and queue, and by channel and exchange. A channel's counts
+// beyond those that have names are in the totals only.
 var (
-	channelQueueFamily    = countersOfChannels("channel_queue_metrics", channelDeliveries)
-	channelExchangeFamily = countersOfChannels("channel_exchange_metrics", channelPublishes)
+	channelQueueFamily = countersOfChannels("channel_queue_metrics", channelDeliveries, func(st *broker.ChannelStatus, f func(name string, of *broker.ChannelStats)) {
+		for name, of := range st.ByQueue {
+			f(string(name), &of)
+		}
+	})
+	channelExchangeFamily = countersOfChannels("channel_exchange_metrics", channelPublishes, func(st *broker.ChannelStatus, f func(name string, of *broker.ChannelStats)) {
+		for name, of := range st.ByExchange {
+			f(string(name), &of)
+		}
+	})
 )
 
-func countersOfChannels(name string, list []channelCounter) *family {
-	f := &family{name: name, objects: true, totalsOnly: true}
+func countersOfChannels(name string, list []channelCounter, each func(st *broker.ChannelStatus, f func(name string, of *broker.ChannelStats))) *family {
+	f := &family{name: name, objects: true}
 	for _, m := range list {
 		f.metrics = append(f.metrics, m.metric)
 	}
 	f.collect = func(s *scrape) {
 		s.eachChannel(func(st *broker.ChannelStatus) {
-			for _, m := range list {
-				s.put(m.metric, float64(m.of(&st.Stats)), st.Name)
+			if s.total {
+				for _, m := range list {
+					s.put(m.metric, float64(m.of(&st.Stats)))
+				}
+				return
 			}
+			each(st, func(name string, of *broker.ChannelStats) {
+				for _, m := range list {
+					s.put(m.metric, float64(m.of(of)), st.Name, string(st.VHost), name)
+				}
+			})
 		})
 	}
 	return f

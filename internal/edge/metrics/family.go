@@ -49,12 +49,11 @@ func (m *metric) alone() *metric {
 // family is a group of metrics. With objects set, labels distinguish the objects, and a
 // total sums them.
 type family struct {
-	name       string
-	metrics    []*metric
-	objects    bool
-	onRequest  bool // only /metrics/detailed has it
-	totalsOnly bool // /metrics/per-object does not
-	collect    func(s *scrape)
+	name      string
+	metrics   []*metric
+	objects   bool
+	onRequest bool // only /metrics/detailed has it
+	collect   func(s *scrape)
 }
 
 // The prefixes of names.
@@ -76,6 +75,9 @@ type scrape struct {
 
 	all      []broker.CountedQueue // once surveyed is set
 	surveyed bool
+
+	byChannel, byExchange []broker.Passage // once passed is set
+	passed                bool
 
 	out   chan<- prometheus.Metric
 	in    *family

@@ -26,6 +26,7 @@ type Options struct {
 	Node           func() Node  // the resources of the process
 	Jobs           *office.Jobs // those of the Dead Letter Office; nil: none
 	Logger         *slog.Logger
+	PerObject      bool // /metrics has series for each object, as /metrics/per-object
 }
 
 // Node has the resources of a process and their limits.
@@ -41,18 +42,24 @@ type Node struct {
 // families lists all families by their names in /metrics/detailed.
 var families = []*family{
 	alarmFamily, nodeFamily, coarseFamily, persisterFamily, churnFamily, attemptFamily, totalsFamily, globalFamily, deathFamily,
-	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, queueExchangeFamily, deadLetterFamily, jobFamily,
+	queueCoarseFamily, queueFamily, queueConsumerFamily, queueDeliveryFamily, channelQueueExchangeFamily, queueExchangeFamily, deadLetterFamily, jobFamily,
 	connectionCoarseFamily, connectionFamily, channelFamily, channelProcessFamily, channelQueueFamily, channelExchangeFamily, exchangeFamily, delayedFamily, settleFamily,
 	vhostFamily, bindingFamily, exchangeNameFamily,
 }
 
 // Handler serves /metrics, totals over all objects; /metrics/per-object, series for
-// each queue, connection, channel and exchange; and /metrics/detailed, the families
-// and virtual hosts that the query names (BR-17.1). Few scrapes are made at once.
+// each queue, connection, channel and exchange; /metrics/detailed, the families
+// and virtual hosts that the query names (BR-17.1); and /metrics/memory-breakdown. Few scrapes are made at once.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", expose(&scrape{Options: o, endpoint: "aggregated", prefix: usual, total: true, families: inEndpoint(false)}))
-	mux.Handle("GET /metrics/per-object", expose(&scrape{Options: o, endpoint: "per-object", prefix: usual, families: inEndpoint(true)}))
+	total := expose(&scrape{Options: o, endpoint: "aggregated", prefix: usual, total: true, families: inEndpoint()})
+	each := expose(&scrape{Options: o, endpoint: "per-object", prefix: usual, families: inEndpoint()})
+	if o.PerObject {
+		total = each
+	}
+	mux.Handle("GET /metrics", total)
+	mux.Handle("GET /metrics/per-object", each)
+	mux.Handle("GET /metrics/memory-breakdown", expose(&scrape{Options: o, endpoint: "memory-breakdown", prefix: usual, families: []*family{memoryFamily}}))
 	mux.HandleFunc("GET /metrics/detailed", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		s := &scrape{Options: o, endpoint: "detailed", prefix: detailed, chosen: q["family"], vhosts: q["vhost"]}
@@ -67,9 +74,9 @@ func Handler(o Options) http.Handler {
 }
 
 // inEndpoint are the families that are shown by default.
-func inEndpoint(perObject bool) (list []*family) {
+func inEndpoint() (list []*family) {
 	for _, f := range families {
-		if !f.onRequest && (!f.totalsOnly || !perObject) {
+		if !f.onRequest {
 			list = append(list, f)
 		}
 	}

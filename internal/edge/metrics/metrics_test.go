@@ -32,6 +32,8 @@ type node struct {
 	link *broker.Connection
 	uses metrics.Node
 	jobs *office.Jobs
+	// perObject is prometheus.return_per_object_metrics.
+	perObject bool
 }
 
 func start(t *testing.T) *node {
@@ -51,7 +53,7 @@ func start(t *testing.T) *node {
 	if err := b.EnsureClusterID(); err != nil {
 		t.Fatal(err)
 	}
-	return &node{t, b, b.AsOperator("test", "/"), metrics.Node{Resident: 5, MemoryLimit: 6, DiskFree: 7, DiskLimit: 8, OpenFiles: 9, MaxFiles: 10}, nil}
+	return &node{t, b, b.AsOperator("test", "/"), metrics.Node{Resident: 5, MemoryLimit: 6, DiskFree: 7, DiskLimit: 8, OpenFiles: 9, MaxFiles: 10}, nil, false}
 }
 
 func (n *node) declare(link *broker.Connection, name string, arguments ...amqp091.Field) {
@@ -93,7 +95,7 @@ func (n *node) scrape(path string) exposition {
 	n.Helper()
 	w := httptest.NewRecorder()
 	metrics.Handler(metrics.Options{
-		Broker: n.b, Jobs: n.jobs, Version: "1", ProductVersion: "4.3.6", ClusterName: "test cluster", Node: func() metrics.Node { return n.uses },
+		Broker: n.b, Jobs: n.jobs, PerObject: n.perObject, Version: "1", ProductVersion: "4.3.6", ClusterName: "test cluster", Node: func() metrics.Node { return n.uses },
 	}).ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 	if w.Code != 200 {
 		n.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
@@ -151,9 +153,11 @@ func TestEndpoints(t *testing.T) {
 	n.has(n.scrape("/metrics"), "rabbitmq_queue_messages_ready", map[string]float64{"": 2})
 	each := n.scrape("/metrics/per-object")
 	n.has(each, "rabbitmq_queue_messages_ready", map[string]float64{"queue=a,vhost=/": 1, "queue=b,vhost=/": 1, "queue=a,vhost=v": 0})
-	if _, there := each["rabbitmq_queue_messages_published_total"]; there {
-		t.Error("/metrics/per-object has what there are totals of only")
-	}
+	n.has(each, "rabbitmq_queue_exchange_messages_published_total", map[string]float64{"exchange=,queue=a,vhost=/": 1, "exchange=,queue=b,vhost=/": 1})
+	n.has(n.scrape("/metrics"), "rabbitmq_queue_exchange_messages_published_total", map[string]float64{"": 2})
+	n.perObject = true
+	n.has(n.scrape("/metrics"), "rabbitmq_queue_messages_ready", map[string]float64{"queue=a,vhost=/": 1, "queue=b,vhost=/": 1, "queue=a,vhost=v": 0})
+	n.perObject = false
 	some := n.scrape("/metrics/detailed?family=queue_coarse_metrics&family=vhost_status&vhost=v&family=nonsense")
 	n.has(some, "rabbitmq_detailed_queue_messages_ready", map[string]float64{"queue=a,vhost=v": 0})
 	n.has(some, "rabbitmq_cluster_vhost_status", map[string]float64{"vhost=v": 1})

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"runtime"
+	"time"
 
 	"bartleby.mq/internal/run/broker"
 )
@@ -156,6 +157,7 @@ var attemptFamily = &family{name: "auth_attempt_metrics", collect: func(s *scrap
 }}
 
 var (
+	startTime   = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.").whole()
 	connections = gauge("connections", "Connections currently open")
 	channels    = gauge("channels", "Channels currently open")
 	consumers   = gauge("consumers", "Consumers currently connected")
@@ -178,6 +180,7 @@ var totalsFamily = &family{collect: func(s *scrape) {
 	for i := range all {
 		n += all[i].Counts.Consumers
 	}
+	s.put(startTime, float64(time.Now().Add(-s.Broker.Uptime()).Unix()))
 	s.put(connections, float64(len(s.Broker.Connections())))
 	s.put(channels, float64(t.ChannelsOpened.Load()-closed))
 	s.put(consumers, float64(n))

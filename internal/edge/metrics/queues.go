@@ -187,20 +187,51 @@ var queueDeliveryFamily = &family{
 	},
 }
 
-// Which exchange a message came through is not counted by queue: RabbitMQ's series
-// by exchange and queue have here the queue's own count, under the name that totals
-// have.
 var (
-	queuePublished         = queueCounter("queue_messages_published_total", "Total number of messages published into a queue through an exchange on a channel")
-	queueExchangePublished = queueCounter("queue_exchange_messages_published_total", "Total number of messages published into a queue through an exchange")
+	queuePublished         = counter("queue_messages_published_total", "Total number of messages published into a queue through an exchange on a channel", objectLabel, "queue_vhost", "queue", "exchange_vhost", "exchange")
+	queueExchangePublished = counter("queue_exchange_messages_published_total", "Total number of messages published into a queue through an exchange", "vhost", "exchange", "queue")
 )
 
-var queueExchangeFamily = &family{
-	objects: true, totalsOnly: true, metrics: []*metric{queuePublished, queueExchangePublished},
-	collect: func(s *scrape) {
-		s.eachQueue(func(q *broker.CountedQueue, vhost, name string) {
-			s.put(queuePublished, float64(q.Counts.Stats.Published), vhost, name)
-			s.put(queueExchangePublished, float64(q.Counts.Stats.Published), vhost, name)
-		})
-	},
+// channelQueueExchangeFamily and queueExchangeFamily count what clients have published by the exchange they published to. Their
+// totals count what has come into queues: dead letters too, and what channels have published that are closed.
+var (
+	channelQueueExchangeFamily = &family{
+		name: "channel_queue_exchange_metrics", objects: true, metrics: []*metric{queuePublished},
+		collect: func(s *scrape) {
+			if s.total {
+				s.putPublished(queuePublished)
+				return
+			}
+			byChannel, _ := s.passages()
+			for _, p := range byChannel {
+				s.put(queuePublished, float64(p.Messages), p.Channel, string(p.VHost), string(p.Queue), string(p.VHost), string(p.Exchange))
+			}
+		},
+	}
+	queueExchangeFamily = &family{
+		name: "queue_exchange_metrics", objects: true, metrics: []*metric{queueExchangePublished},
+		collect: func(s *scrape) {
+			if s.total {
+				s.putPublished(queueExchangePublished)
+				return
+			}
+			_, all := s.passages()
+			for _, p := range all {
+				s.put(queueExchangePublished, float64(p.Messages), string(p.VHost), string(p.Exchange), string(p.Queue))
+			}
+		},
+	}
+)
+
+// passages counts once for each scrape.
+func (s *scrape) passages() (byChannel, all []broker.Passage) {
+	if !s.passed {
+		s.byChannel, s.byExchange = s.Broker.Passages(s.sees)
+		s.passed = true
+	}
+	return s.byChannel, s.byExchange
+}
+
+func (s *scrape) putPublished(m *metric) {
+	s.eachQueue(func(q *broker.CountedQueue, vhost, name string) { s.put(m, float64(q.Counts.Stats.Published)) })
 }

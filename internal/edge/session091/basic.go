@@ -228,7 +228,7 @@ func (ch *channel) basicGet(m *amqp091.BasicGet) error {
 		return err
 	}
 	if !ok {
-		ch.stats.gotNothing.Add(1)
+		ch.gotNothing(g.Queue)
 		ch.reply(amqp091.BasicGetEmpty{}, false)
 		return nil
 	}

@@ -44,7 +44,7 @@ func (ch *channel) nothingToRun() {
 	if ch.confirms == nil {
 		return
 	}
-	ch.confirms.ran(ch.confirms.add(), &partition.Op{})
+	ch.confirms.ran(ch.confirms.add(ch.publishing(ch.content.exchange)), &partition.Op{})
 	ch.c.owesConfirms(ch)
 }
 

@@ -34,12 +34,11 @@ type channel struct {
 		prefetch    atomic.Int64
 		confirm, tx atomic.Bool
 	}
-	stats    received
+	stats    counters
 	gate     gate         // shared prefetch limit
 	untagged atomic.Int32 // gets in the output: they have no delivery tag yet
 
 	mu     held.Mutex // guards what follows; the writer and goroutines that delete queues take it
-	sent   sent
 	closed bool
 	// recovering is the number of recover-oks in the output. Deliveries before the last of them
 	// go back to their queues, because the client considers them requeued.
@@ -423,6 +422,10 @@ func (c *conn) releaseAll(channels []*channel) (applied func()) {
 		if ch.tx != nil {
 			ch.tx.drop(c)
 		}
+		ch.mu.Lock()
+		ch.endCounters()
+		ch.mu.Unlock()
+		c.link.EndPairs(ch.number)
 		c.link.CloseChannel()
 		c.link.NotifyChannelClosed(ch.number, consumed[i])
 	}

@@ -16,10 +16,17 @@ type confirms struct {
 	list  []partition.Pending
 	start int    // index of the first pending one
 	first uint64 // its tag
+	runs  []run  // of what is pending, by exchange
+}
+
+// run is a number of publishes in a row to the same exchange.
+type run struct {
+	to *publishing
+	n  int
 }
 
 // add notes a publish and returns its tag.
-func (w *confirms) add() (tag uint64) {
+func (w *confirms) add(to *publishing) (tag uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.start > 1024 && w.start > len(w.list)/2 {
@@ -27,6 +34,14 @@ func (w *confirms) add() (tag uint64) {
 		w.list, w.start = w.list[:n], 0
 	}
 	w.list = append(w.list, partition.Pending{})
+	switch last := len(w.runs) - 1; {
+	case last >= 0 && w.runs[last].to == to:
+		w.runs[last].n++
+	case last >= 0 && w.runs[last].n == 0:
+		w.runs[last] = run{to, 1}
+	default:
+		w.runs = append(w.runs, run{to, 1})
+	}
 	return w.first + uint64(len(w.list)-w.start) - 1
 }
 
@@ -35,6 +50,22 @@ func (w *confirms) waiting() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.list) - w.start
+}
+
+// confirmed counts the next n publishes as answered. REQUIRES: mu.
+func (w *confirms) confirmed(n int) {
+	for n > 0 && len(w.runs) > 0 {
+		r := &w.runs[0]
+		k := min(n, r.n)
+		r.to.confirmed.Add(uint64(k))
+		n -= k
+		switch r.n -= k; {
+		case len(w.runs) == 1: // it stays, also without publishes, for the next one
+			return
+		case r.n == 0:
+			w.runs = w.runs[1:]
+		}
+	}
 }
 
 // ran notes that the publish was run.
@@ -113,7 +144,7 @@ func (ch *channel) sendConfirms() {
 		b, n, nacks := w.append(b, ch.number)
 		ch.c.link.Traffic().Refused.Add(uint64(nacks))
 		ch.c.link.Traffic().Confirmed.Add(uint64(n))
-		ch.stats.confirmed.Add(uint64(n))
+		w.confirmed(n)
 		return b
 	})
 }

@@ -16,7 +16,7 @@ func TestUnconfirmed(t *testing.T) {
 			t.Errorf("%s: %d wait, want %d", when, got, want)
 		}
 	}
-	first, second := w.add(), w.add()
+	first, second := w.add(&publishing{}), w.add(&publishing{})
 	look("published", 2)
 	w.ran(first, &partition.Op{})
 	w.ran(second, &partition.Op{Waits: 1})

@@ -222,7 +222,7 @@ func (c *conn) record(it *item) (rec message.Record, ok bool) {
 		} // otherwise the get would wait for its group, and this goroutine may be the one that applies it
 		if err != nil || !found {
 			c.out.Sent(it.bytes)
-			it.ch.stats.gotNothing.Add(1)
+			it.ch.gotNothing(it.q)
 			c.out.Wire = amqp091.AppendMethod(c.out.Wire, it.ch.number, amqp091.BasicGetEmpty{})
 			return nil, false
 		}
@@ -285,7 +285,7 @@ func (c *conn) encodeDelivery(it *item, rec message.Record) {
 	}
 	ch.nextTag++
 	tag := ch.nextTag
-	ch.sent.count(it)
+	ch.sentFrom(it.q).count(it)
 	if !late && !it.d.NoAck && it.kind != itemReply {
 		consumer := it.d.By
 		if it.consumer != nil {

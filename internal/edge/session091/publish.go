@@ -152,7 +152,7 @@ func (ch *channel) published(props, body []byte) error {
 		return ch.refusedPublish(err)
 	}
 	if ch.tx == nil {
-		ch.stats.published.Add(1) // in a transaction they count at commit
+		ch.publishing(p.Exchange).published.Add(1) // in a transaction they count at commit
 	} else {
 		ch.tx.messages.Add(1)
 	}
@@ -171,11 +171,12 @@ func (ch *channel) published(props, body []byte) error {
 	stored := c.broker.Bodies().Size(op.Body)
 	if ch.tx != nil {
 		ch.tx.add(op, stored)
+		ch.tx.countsOf(ch.publishing(p.Exchange)).published++
 		return ch.tx.check()
 	}
 	owner := opOwner{}
 	if ch.confirms != nil {
-		owner = opOwner{ch: ch, tag: ch.confirms.add()}
+		owner = opOwner{ch: ch, tag: ch.confirms.add(ch.publishing(p.Exchange))}
 		op.Owner, op.Token = ch, owner.tag
 	}
 	c.addPublish(op, owner, stored)
@@ -193,9 +194,13 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 	c := ch.c
 	if ch.tx != nil {
 		c.link.NoteUnroutable(&ch.tx.nowhere, ch.content.publish.Mandatory)
+		n := ch.tx.countsOf(ch.publishing(p.Exchange))
 		if ch.content.publish.Mandatory {
+			n.returned++
 			code, text := ch.noRoute()
 			ch.tx.returns = append(ch.tx.returns, ch.appendReturn(nil, p, body, code, text)...)
+		} else {
+			n.dropped++
 		}
 		return ch.tx.check()
 	}
@@ -207,7 +212,7 @@ func (ch *channel) unroutable(p *broker.Publication, body []byte) error {
 		}
 	} else {
 		c.link.CountUnroutable(false)
-		ch.stats.dropped.Add(1)
+		ch.publishing(p.Exchange).dropped.Add(1)
 	}
 	ch.nothingToRun()
 	return nil
@@ -220,7 +225,7 @@ func (ch *channel) returned(p *broker.Publication, body []byte, code uint16, tex
 	if err := c.link.Await(partition.Receipt{}); err != nil {
 		return err
 	}
-	ch.stats.returned.Add(1)
+	ch.publishing(p.Exchange).returned.Add(1)
 	if len(body) < serving.WriteSize {
 		c.out.Put(func(b []byte) []byte { return ch.appendReturn(b, p, body, code, text) })
 	} else {

@@ -64,7 +64,7 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 			ch.unacked.settled(u)
 		}
 		if op.Kind == partition.Ack {
-			ch.sent.acked++
+			ch.sentFrom(op.Queue).acked++
 		}
 		ch.mu.Unlock()
 		return ch.settled(op)
@@ -87,7 +87,9 @@ func (ch *channel) settle(tag uint64, multiple bool, method amqp091.MethodID, op
 			c.settling = ch.unacked.takeUpTo(tag, maxOps, c.settling)
 		}
 		if op.Kind == partition.Ack {
-			ch.sent.acked += uint64(len(c.settling))
+			for i := range c.settling {
+				ch.sentFrom(c.settling[i].q).acked++
+			}
 		}
 		ch.mu.Unlock()
 		for i := range c.settling {

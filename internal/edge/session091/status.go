@@ -1,8 +1,6 @@
 package session091
 
 import (
-	"fmt"
-
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -48,12 +46,13 @@ func (ch *channel) status() broker.ChannelStatus {
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	st.Consumers, st.Unacked, st.Stats = len(ch.consumers), ch.unacked.n-ch.unacked.pending, ch.counted()
+	st.Consumers, st.Unacked = len(ch.consumers), ch.unacked.n-ch.unacked.pending
+	st.Stats, st.ByExchange, st.ByQueue = ch.counted()
 	return st
 }
 
 // name is the channel's name in the management API.
-func (ch *channel) name() string { return fmt.Sprintf("%s (%d)", ch.c.peer.Name, ch.number) }
+func (ch *channel) name() string { return broker.ChannelName(ch.c.peer.Name, ch.number) }
 
 // Info implements broker.Informant.
 func (k *consumer) Info() broker.ConsumerInfo {

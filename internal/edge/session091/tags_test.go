@@ -53,7 +53,9 @@ func TestBR_9_7_ASettlementWaitsForItsTag(t *testing.T) {
 					t.Errorf("it has ended: %t", ended)
 				}
 				ch.mu.Lock()
-				ch.unacked.push(unacked{tag: 1, q: &partition.Queue{}, id: 1, consumer: &queue.Consumer{}})
+				q := &partition.Queue{}
+				ch.stats.lastQueue, ch.stats.lastSent = q, &sent{}
+				ch.unacked.push(unacked{tag: 1, q: q, id: 1, consumer: &queue.Consumer{}})
 				ch.mu.Unlock()
 				c.tagged(ch)
 				synctest.Wait()

@@ -20,12 +20,27 @@ type transaction struct {
 	returns []byte   // frames of unroutable mandatory messages
 	replies []heldReply
 	nowhere broker.Unroutable
-	size    int // of everything, in bytes as partition.MaxWhole counts them
-	steps   int // of ops
+	counts  map[*publishing]*txCounts // of publishes
+	size    int                       // of everything, in bytes as partition.MaxWhole counts them
+	steps   int                       // of ops
 
 	// For the management API: messages published, routable or not, and deliveries
 	// acknowledged.
 	messages, acks atomic.Int64
+}
+
+// txCounts are what the counters of an exchange get at commit.
+type txCounts struct{ published, returned, dropped uint64 }
+
+// countsOf returns those of an exchange.
+func (t *transaction) countsOf(to *publishing) *txCounts {
+	if t.counts == nil {
+		t.counts = map[*publishing]*txCounts{}
+	}
+	if t.counts[to] == nil {
+		t.counts[to] = &txCounts{}
+	}
+	return t.counts[to]
 }
 
 // add collects an operation. size is that of the message it publishes.
@@ -51,7 +66,7 @@ func emptied[T any](s []T, most int) []T {
 // reset makes the transaction an empty one.
 func (t *transaction) reset() {
 	t.ops, t.settles, t.replies = emptied(t.ops, keptOps), emptied(t.settles, keptOps), emptied(t.replies, keptOps)
-	t.returns, t.nowhere, t.size, t.steps = nil, nil, 0, 0
+	t.returns, t.nowhere, t.counts, t.size, t.steps = nil, nil, nil, 0, 0
 	t.messages.Store(0)
 	t.acks.Store(0)
 }
@@ -155,17 +170,17 @@ func (ch *channel) txCommit() error {
 	c.pumpGated()
 	refused := false
 	for i := range ops {
-		if ops[i].Kind == partition.Publish {
-			ch.stats.published.Add(1)
-		}
 		refused = refused || ops[i].Refused
 	}
 	if err := c.link.Await(partition.Receipt{}); err != nil {
 		return err
 	}
-	dropped, returned := c.link.CountNoted(t.nowhere)
-	ch.stats.dropped.Add(dropped)
-	ch.stats.returned.Add(returned)
+	c.link.CountNoted(t.nowhere)
+	for to, n := range t.counts {
+		to.published.Add(n.published)
+		to.dropped.Add(n.dropped)
+		to.returned.Add(n.returned)
+	}
 	if len(t.returns) > 0 {
 		c.putOwn(t.returns)
 		t.returns = nil

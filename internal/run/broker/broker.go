@@ -127,6 +127,7 @@ type Broker struct {
 	policies held.Mutex // held while changed policies are put in force
 
 	exchangeStats held.Mutex // guards Runtime of exchanges
+	pairs         pairs      // of exchanges and queues
 
 	data    *datadir.Directory
 	bodies  *bodies.Store // that of data
@@ -249,6 +250,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	held.Name(&b.topo, "the topology")
 	held.Name(&b.policies, "the policies")
 	held.Name(&b.exchangeStats, "the statistics of exchanges")
+	held.Name(&b.pairs.mu, "the counts of pairs")
 	held.Name(&b.conns, "the connections")
 	held.Name(&b.ledger.mu, "the ledger")
 	b.ledger.turn.L = &b.ledger.mu

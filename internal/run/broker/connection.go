@@ -67,8 +67,9 @@ type Connection struct {
 	router  topology.Router
 	cache   routes
 	passing passage
-	grants  *auth.Grants // at the revision granted
-	granted uint64       // revision of the accounts
+	pairs   connectionPairs // others read it: see pairs
+	grants  *auth.Grants    // at the revision granted
+	granted uint64          // revision of the accounts
 	// elsewhere has the permissions of a client that a backend knows, else nil.
 	elsewhere *elsewhere
 
@@ -94,6 +95,7 @@ func (b *Broker) Connect(login Login, peer Peer, vhost message.VHost, client Cli
 			return nil, err
 		}
 	}
+	c.beginPairs()
 	var err error
 	failed := b.look(func() { err = c.register() })
 	if failed != nil && err == nil {
@@ -193,6 +195,7 @@ func (b *Broker) As(user string, vhost message.VHost) *Connection {
 func (b *Broker) For(id *Identity, vhost message.VHost) *Connection {
 	c := &Connection{b: b, User: id.Name, VHost: vhost, Since: time.Now(), id: id, apsara: b.apsaraIn(vhost), traffic: &b.Totals.Traffic[LoginAMQP091]}
 	c.Rename("")
+	c.cache.onForget = c.bringAll
 	if id.authz != nil {
 		c.elsewhere = &elsewhere{
 			by: id.authz, who: admission.Question{User: id.Name, Tags: tagText(id.Tags), VHost: vhost}, known: map[admission.Question]answer{},
@@ -250,6 +253,7 @@ func (c *Connection) own(q *topology.Queue) {
 
 // Disconnect removes the connection and deletes its exclusive queues (BR-7.5). It may be called more than once.
 func (c *Connection) Disconnect() {
+	c.endPairs(func(uint16) bool { return true })
 	c.b.conns.Lock()
 	was := c.forget()
 	c.b.conns.Unlock()

@@ -208,8 +208,9 @@ func (c *Connection) NoteUnroutable(u *Unroutable, returned bool) {
 	}
 }
 
-// CountNoted counts what was noted, and returns how many messages that were.
-func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
+// CountNoted counts what was noted.
+func (c *Connection) CountNoted(u Unroutable) {
+	dropped, returned := uint64(0), uint64(0)
 	for x, n := range u {
 		x.Dropped.Add(n[0])
 		x.Returned.Add(n[1])
@@ -217,7 +218,6 @@ func (c *Connection) CountNoted(u Unroutable) (dropped, returned uint64) {
 	}
 	c.b.unroutable(c.traffic, dropped)
 	c.traffic.UnroutableReturned.Add(returned)
-	return dropped, returned
 }
 
 // CountUnroutable counts the message for which Route has just found no queue.

@@ -261,11 +261,14 @@ type routes struct {
 	valid         bool
 	scratch       []byte
 	targets       int // in all of byKey
+	// onForget, if not nil, is called when routes are forgotten, to take what was counted on them.
+	onForget func()
 }
 
 // routed is where an exchange sends a key.
 type routed struct {
 	exchange *ExchangeStats
+	counts   *routeCounts // nil: the route is not kept
 	targets  []*partition.Queue
 }
 
@@ -298,6 +301,9 @@ func (r *routes) since(revision uint64) {
 func (r *routes) forget() {
 	clear(r.byKey)
 	r.valid, r.targets = false, 0
+	if r.onForget != nil {
+		r.onForget()
+	}
 }
 
 func (r *routes) remember(exchange, key []byte, to routed) {
@@ -310,7 +316,7 @@ func (r *routes) keep(exchange, key []byte, to routed) {
 		r.byKey = map[string]routed{}
 	}
 	if r.targets += len(to.targets); len(r.byKey) >= routesLimit || r.targets > targetsLimit {
-		clear(r.byKey)
+		r.forget()
 		r.targets = len(to.targets)
 	}
 	r.scratch = appendRoute(r.scratch[:0], exchange, key)
@@ -348,6 +354,7 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	if plain {
 		if to, ok := c.cache.find(c.b.revision.Load(), p.Exchange, p.Key); ok {
 			c.passed(to.exchange, len(to.targets), cmp.Or(p.Whole, p.Size))
+			c.tally(to.counts, p.Channel)
 			return to.targets, nil
 		}
 	}
@@ -373,11 +380,15 @@ func (c *Connection) route(p *Publication) ([]*partition.Queue, error) {
 	for i, q := range found {
 		targets[i] = runtimeOf(q)
 	}
-	to := routed{c.b.statsOf(x), targets}
+	to := routed{exchange: c.b.statsOf(x), targets: targets}
 	c.passed(to.exchange, len(targets)-c.router.Delaying, cmp.Or(p.Whole, p.Size))
 	if plain && c.router.ByKeys {
+		to.counts = &routeCounts{exchange: x.Name, targets: targets}
 		c.cache.since(revision)
 		c.cache.keep(p.Exchange, p.Key, to)
+		c.tally(to.counts, p.Channel)
+	} else {
+		c.countLoose(x.Name, p.Channel, targets)
 	}
 	return targets, nil
 }

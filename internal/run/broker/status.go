@@ -51,6 +51,10 @@ type ChannelStatus struct {
 	Uncommitted            int64 // publishes of the transaction
 	UncommittedAcks        int64 // acknowledgements of the transaction
 	Stats                  ChannelStats
+	// ByExchange and ByQueue are its counters of publishes and of deliveries. Few of a channel with a great many of either
+	// are missing; nil: they are not counted.
+	ByExchange map[message.ExchangeName]ChannelStats
+	ByQueue    map[message.QueueName]ChannelStats
 }
 
 // ChannelStats count what a channel has done since it was opened (BR-15.13).
@@ -60,6 +64,21 @@ type ChannelStats struct {
 	Got, GotNoAck, GotNothing               uint64
 	Redelivered, Acked                      uint64
 	Active                                  int64 // when its client last used it, in milliseconds since 1970
+}
+
+// Add adds the counters of o.
+func (s *ChannelStats) Add(o *ChannelStats) {
+	s.Published += o.Published
+	s.Confirmed += o.Confirmed
+	s.Returned += o.Returned
+	s.Dropped += o.Dropped
+	s.Delivered += o.Delivered
+	s.DeliveredNoAck += o.DeliveredNoAck
+	s.Got += o.Got
+	s.GotNoAck += o.GotNoAck
+	s.GotNothing += o.GotNothing
+	s.Redelivered += o.Redelivered
+	s.Acked += o.Acked
 }
 
 // SessionClient is a Client that speaks AMQP 1.0.
