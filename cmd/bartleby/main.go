@@ -32,7 +32,7 @@ func command(path string) *cobra.Command {
 	}
 	root := withVersion(ctl.Command("bartleby"), versionLine())
 	root.Short = "A RabbitMQ-compatible message broker"
-	root.AddCommand(serverCommand(), configCommand(), journalCommand(), demoCommand(), versionCommand(), manCommand())
+	root.AddCommand(serverCommand(), configCommand(), definitionsCommand(), journalCommand(), demoCommand(), versionCommand(), manCommand())
 	arrange(root)
 	return root
 }
@@ -54,7 +54,7 @@ func arrange(root *cobra.Command) {
 		&cobra.Group{ID: "dead", Title: "Dead Letter Office:"},
 		&cobra.Group{ID: "admin", Title: "Administration, as with rabbitmqctl:"},
 	)
-	groups := map[string]string{"server": "node", "config": "node", "journal": "node", "backup": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "deaths": "dead", "replay": "dead", "dlq": "dead", "drops": "dead", "lint": "dead", "rules": "dead"}
+	groups := map[string]string{"server": "node", "config": "node", "definitions": "node", "journal": "node", "backup": "node", "version": "node", "status": "node", "stop": "node", "demo": "dead", "deaths": "dead", "replay": "dead", "dlq": "dead", "drops": "dead", "lint": "dead", "rules": "dead"}
 	for _, c := range root.Commands() {
 		c.GroupID = "admin"
 		if g, ok := groups[c.Name()]; ok {

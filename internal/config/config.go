@@ -128,7 +128,8 @@ type Definitions struct {
 	TLS   TLS      // definitions.tls.*: TLS with the server at the URL
 	// SkipUnchanged skips unchanged definitions that were imported before: objects that
 	// were deleted since stay deleted.
-	SkipUnchanged bool
+	SkipUnchanged   bool
+	SkipUnsupported bool // leave out what this broker has not: see definitions.How
 }
 
 // FirstStart has the objects that a node makes on an empty data directory (BR-18.1, BR-18.2).

@@ -19,6 +19,7 @@ var definitionKeys = []key{
 	}}},
 	{pattern: "definitions.https.url", value: text(func(c *Config) *string { return &c.Definitions.URL })},
 	{pattern: "definitions.skip_if_unchanged", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnchanged })},
+	{pattern: "definitions.skip_unsupported", value: flag(func(c *Config) *bool { return &c.Definitions.SkipUnsupported })},
 }
 
 // definitions adds a file, or a directory of files, to import at start. Several keys

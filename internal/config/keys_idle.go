@@ -177,8 +177,6 @@ var idleKeys = idle([]without{
 		web_mqtt.ssl.versions.* web_mqtt.tcp.{backlog ip listener port} web_mqtt.ws_opts.{compress idle_timeout max_frame_size}`},
 	{"there are no acceptor processes", `
 		num_acceptors.{ssl tcp}`},
-	{"/metrics has totals, /metrics/per-object the series of each object", `
-		prometheus.return_per_object_metrics`},
 	{"a redeclaration must be equivalent to the queue", `
 		quorum_queue.property_equivalence.relaxed_checks_on_redeclaration`},
 	{"host names are not looked up", `

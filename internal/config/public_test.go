@@ -60,12 +60,12 @@ collect_statistics_interval = 10000
 `, `
 disk_free_limit.absolute = 2000000000
 load_definitions = /etc/definitions.json
+prometheus.return_per_object_metrics = true
 total_memory_available_override_value = 1717986919
 - 2 queue_leader_locator
 - 4 cluster_partition_handling
 - 5 cluster_formation.target_cluster_size_hint
 - 6 cluster_formation.classic_config.nodes.1
-- 9 prometheus.return_per_object_metrics
 - 10 raft.wal_max_size_bytes
 - 11 collect_statistics_interval`},
 	{"a guide to TLS", `

@@ -64,7 +64,7 @@ func (s *Server) importText(source string, text []byte) error {
 		s.Logger.Info("definitions unchanged, not imported", "source", source)
 		return nil
 	}
-	warnings, err := definitions.Import(s.broker, text)
+	warnings, err := definitions.Import(s.broker, text, definitions.How{SkipUnsupported: s.Config.Definitions.SkipUnsupported})
 	if err != nil {
 		return fmt.Errorf("definitions %s: %w%s", source, err, syntaxError(text))
 	}

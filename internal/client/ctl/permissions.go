@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"net/http"
+	"strings"
 )
 
 func permissionVerbs() []verb {
@@ -10,7 +11,7 @@ func permissionVerbs() []verb {
 
 // grantFailed explains why permissions were not set: a user or a virtual host is missing.
 func (i *invocation) grantFailed(err error, user string) error {
-	if !is(err, http.StatusBadRequest) || err.Error() != "vhost_or_user_not_found" {
+	if !is(err, http.StatusBadRequest) || !strings.HasPrefix(err.Error(), "vhost_or_user_not_found") {
 		return explain(err)
 	}
 	if is(i.get(path("users", user), nil), http.StatusNotFound) {

@@ -77,7 +77,7 @@ func TestWhoDeclaredAnExchange(t *testing.T) {
 	n.must("POST", "/definitions", `{"exchanges":[{"vhost":"/","name":"imported","type":"fanout"}]}`)
 	r := httptest.NewRequest("PUT", "/api/exchanges/%2F/operators", strings.NewReader("{}"))
 	api.Local(n.handler).ServeHTTP(httptest.NewRecorder(), r)
-	if _, err := definitions.Import(n.b, []byte(`{"exchanges":[{"vhost":"/","name":"booted","type":"fanout"}]}`)); err != nil {
+	if _, err := definitions.Import(n.b, []byte(`{"exchanges":[{"vhost":"/","name":"booted","type":"fanout"}]}`), definitions.How{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{

@@ -113,8 +113,10 @@ type server struct {
 	sessions sessions
 	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
 	plainBodies, largeBodies chan struct{}
-	imports                  chan struct{} // counts the imports of letters that are under way
-	watchers                 atomic.Int32  // requests that watch jobs
+	imported                 atomic.Pointer[[32]byte] // the checksum of the last import
+	checks                   chan struct{}            // counts the dry runs of definitions
+	imports                  chan struct{}            // counts the imports of letters that are under way
+	watchers                 atomic.Int32             // requests that watch jobs
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.
@@ -156,7 +158,7 @@ func New(o Options) Handler {
 	if o.Known == nil {
 		o.Known = func(context.Context) {}
 	}
-	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies), imports: make(chan struct{}, imports)}
+	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies), imports: make(chan struct{}, imports), checks: make(chan struct{}, 1)}
 	s.history.tellsStart = !s.b.Strict
 	if o.SessionLife > 0 {
 		s.sessions.life = min(o.SessionLife, sessionLife)

@@ -2,6 +2,8 @@ package api
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -17,6 +19,9 @@ import (
 	"bartleby.mq/internal/run/office"
 )
 
+// clusterTags is the global parameter that a configuration of RabbitMQ sets.
+const clusterTags = "cluster_tags"
+
 // exportDefinitions exports all definitions (BR-16.1, BR-16.2).
 func (s *server) exportDefinitions(*request) (any, error) {
 	doc := s.definitionsHead()
@@ -31,12 +36,14 @@ func (s *server) exportDefinitions(*request) (any, error) {
 	var accounts []*auth.User
 	var granted []auth.Permission
 	var topics []auth.TopicPermission
+	tagged := false
 	s.b.Read(func(state *topology.State, u *auth.Users) {
 		accounts, granted, topics = u.List(), u.Permissions(), u.TopicPermissions()
 		for _, p := range state.GlobalParameters() {
 			if p.Name == broker.ClusterIDParameter {
 				continue // not for another cluster
 			}
+			tagged = tagged || p.Name == clusterTags
 			globals = append(globals, map[string]any{"name": p.Name, "value": p.Value})
 		}
 		for _, v := range state.VHosts() {
@@ -45,6 +52,9 @@ func (s *server) exportDefinitions(*request) (any, error) {
 			taken = append(taken, v.Snapshot())
 		}
 	})
+	if !tagged {
+		globals = append(globals, map[string]any{"name": clusterTags, "value": []any{}}) // as RabbitMQ's exports
+	}
 	for _, user := range auth.SortUsers(accounts) {
 		users = append(users, showUser(user))
 	}
@@ -210,13 +220,13 @@ func (r *request) definitionsText() ([]byte, error) {
 	}
 }
 
-func (s *server) importDefinitions(r *request) (any, error) { return nil, s.importFrom(r, "") }
+func (s *server) importDefinitions(r *request) (any, error) { return s.importOrCheck(r, "") }
 
 func (s *server) importVHostDefinitions(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, err
 	}
-	return nil, s.importFrom(r, r.vhost())
+	return s.importOrCheck(r, r.vhost())
 }
 
 // hasOperatorPolicy says whether definitions have an operator policy.
@@ -230,15 +240,53 @@ func hasOperatorPolicy(text []byte) bool {
 	})
 }
 
-func (s *server) importFrom(r *request, vhost message.VHost) error {
+// importOrCheck imports, or says with dry_run what is in the way.
+func (s *server) importOrCheck(r *request, vhost message.VHost) (any, error) {
+	if !r.flag("dry_run") {
+		return s.importFrom(r, vhost)
+	}
 	text, err := r.definitionsText()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	doc, err := s.exportDefinitions(r)
+	if err != nil {
+		return nil, err
+	}
+	present, err := json.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case s.checks <- struct{}{}: // each has a broker of its own
+	case <-r.Context().Done():
+		return nil, nobodyWaits
+	}
+	obstacles, warnings, err := definitions.Check(r.Context(), s.b.Options, present, text, vhost, s.b.HandlesParameters)
+	<-s.checks
+	if errors.Is(err, definitions.ErrEnded) {
+		return nil, nobodyWaits
+	}
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"obstacles": append([]definitions.Obstacle{}, obstacles...), "warnings": append([]string{}, warnings...)}, nil
+}
+
+// importFrom imports. It answers only what was asked for: RabbitMQ says nothing.
+func (s *server) importFrom(r *request, vhost message.VHost) (any, error) {
+	text, err := r.definitionsText()
+	if err != nil {
+		return nil, err
 	}
 	if s.KeepOperatorPolicies && !r.local && hasOperatorPolicy(text) {
-		return operatorPoliciesStay
+		return nil, operatorPoliciesStay
 	}
-	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity)
+	sum := sha256.Sum256(append([]byte(string(vhost)+"\x00"), text...))
+	if last := s.imported.Load(); r.flag("skip_if_unchanged") && last != nil && *last == sum {
+		return map[string]any{"unchanged": true}, nil
+	}
+	warnings, err := definitions.ImportFor(r.Context(), s.b, text, vhost, r.user, r.identity, definitions.How{SkipUnsupported: r.flag("skip_unsupported")})
 	for _, w := range warnings {
 		s.Logger.Warn("definitions imported with a warning", "warning", w)
 	}
@@ -250,7 +298,14 @@ func (s *server) importFrom(r *request, vhost message.VHost) error {
 		s.Office.Record(act)
 	}
 	if errors.Is(err, definitions.ErrEnded) {
-		return nobodyWaits
+		return nil, nobodyWaits
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	s.imported.Store(&sum)
+	if r.flag("skip_unsupported") && len(warnings) > 0 {
+		return map[string]any{"warnings": warnings}, nil
+	}
+	return nil, nil
 }

@@ -44,14 +44,14 @@ func TestDefinitionsInAForm(t *testing.T) {
 // BR-16.6: keys of mirrored queues are left out with a warning.
 func TestImportWarns(t *testing.T) {
 	n := start(t)
-	warnings, err := definitions.Import(n.b, []byte(`{"policies":[{"vhost":"/","name":"ha","pattern":"","definition":{"ha-mode":"all"}}]}`))
+	warnings, err := definitions.Import(n.b, []byte(`{"policies":[{"vhost":"/","name":"ha","pattern":"","definition":{"ha-mode":"all"}}]}`), definitions.How{})
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "ha-mode") {
 		t.Errorf("warnings %q, error %v", warnings, err)
 	}
 	if l := n.must("GET", "/policies", "").list(t); len(l) != 0 {
 		t.Errorf("policies %v", l)
 	}
-	if _, err := definitions.Import(n.b, []byte(`{"queues":[{"vhost":"nope","name":"q"}]}`)); err == nil || !strings.Contains(err.Error(), "nope") {
+	if _, err := definitions.Import(n.b, []byte(`{"queues":[{"vhost":"nope","name":"q"}]}`), definitions.How{}); err == nil || !strings.Contains(err.Error(), "nope") {
 		t.Errorf("error %v, want one about the virtual host", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestImportWarns(t *testing.T) {
 // A queue that has a reserved name, and is not as the broker makes it, is left out of an import with a warning: an earlier release let clients declare it.
 func TestImportLeavesReservedQueuesOut(t *testing.T) {
 	n := start(t)
-	warnings, err := definitions.Import(n.b, []byte(`{"queues":[{"vhost":"/","name":"bartleby.archive","durable":true,"arguments":{}},{"vhost":"/","name":"q","durable":true,"arguments":{}}]}`))
+	warnings, err := definitions.Import(n.b, []byte(`{"queues":[{"vhost":"/","name":"bartleby.archive","durable":true,"arguments":{}},{"vhost":"/","name":"q","durable":true,"arguments":{}}]}`), definitions.How{})
 	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "queue 'bartleby.archive' in vhost '/' is left out: the name is reserved") {
 		t.Errorf("warnings %q, error %v", warnings, err)
 	}
@@ -247,7 +247,7 @@ func TestTheOperatorImportsWhatWasExported(t *testing.T) {
 	if w.Code/100 != 2 {
 		t.Errorf("the operator's import: %d %s", w.Code, w.Body)
 	}
-	if _, err := definitions.Import(n.b, []byte(text)); err != nil {
+	if _, err := definitions.Import(n.b, []byte(text), definitions.How{}); err != nil {
 		t.Errorf("the import at the start: %v", err)
 	}
 	n.must("GET", "/queues/%2F/q", "")

@@ -279,7 +279,7 @@ var fates = []fate{
 				"exchanges":[{"vhost":"v","name":"x","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{}}],
 				"policies":[{"vhost":"v","name":"p","pattern":"^work$","apply-to":"all","priority":0,"definition":{"dead-letter-exchange":"","dead-letter-routing-key":"second"}}],
 				"queues":[{"vhost":"v","name":"more","durable":true,"auto_delete":false,"arguments":{}},{"vhost":"v","name":"dead","durable":true,"auto_delete":false,"arguments":{}}],
-				"bindings":[{"vhost":"v","source":"x","destination":"more","destination_type":"queue","routing_key":"k","arguments":{}}]}`))
+				"bindings":[{"vhost":"v","source":"x","destination":"more","destination_type":"queue","routing_key":"k","arguments":{}}]}`), definitions.How{})
 			if err != nil {
 				l.t.Error(err)
 			}

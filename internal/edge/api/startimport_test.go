@@ -29,12 +29,12 @@ func TestAStartPassesOverWhatOthersHaveMadeImpossible(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t)
-			if _, err := definitions.Import(n.b, []byte(file)); err != nil {
+			if _, err := definitions.Import(n.b, []byte(file), definitions.How{}); err != nil {
 				t.Fatal(err)
 			}
 			done(n)
 			n.must("DELETE", "/bindings/%2F/e/amq.fanout/q/b/~", "")
-			warnings, err := definitions.Import(n.b, []byte(file))
+			warnings, err := definitions.Import(n.b, []byte(file), definitions.How{})
 			if err != nil || len(warnings) != 2 {
 				t.Errorf("warnings %q, error %v", warnings, err)
 			}

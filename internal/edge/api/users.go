@@ -66,9 +66,25 @@ func (s *server) getUser(r *request) (any, error) {
 	return showUser(u), nil
 }
 
+// protectedTag keeps a user from being changed or deleted over HTTP. His permissions and limits can be changed, and definitions
+// with him imported, as in RabbitMQ.
+const protectedTag = "protected"
+
+var protected = badRequest("Protected users cannot be modified via the HTTP API")
+
+// isProtected says whether a request may not change a user. The owner of the data directory may, as with RabbitMQ's
+// command line.
+func (s *server) isProtected(r *request, name string) bool {
+	u, err := s.user(name)
+	return err == nil && !r.local && slices.Contains(u.Tags, protectedTag)
+}
+
 func (s *server) putUser(r *request) (any, error) {
 	if _, ok := r.body["tags"]; !ok {
 		return nil, badRequest("tags_not_present")
+	}
+	if s.isProtected(r, r.params["user"]) {
+		return nil, protected
 	}
 	tags, err := definitions.Tags(r.body["tags"])
 	if err != nil {
@@ -82,6 +98,9 @@ func (s *server) putUser(r *request) (any, error) {
 }
 
 func (s *server) deleteUser(r *request) (any, error) {
+	if s.isProtected(r, r.params["user"]) {
+		return nil, protected
+	}
 	return deleteDone(r.admin().DeleteUser(r.params["user"]))
 }
 
@@ -99,6 +118,9 @@ func (s *server) deleteUsers(r *request) (any, error) {
 		}
 	}
 	for _, n := range names {
+		if s.isProtected(r, n.(string)) {
+			continue // without a word, as RabbitMQ
+		}
 		if _, err := r.admin().DeleteUser(n.(string)); err != nil {
 			return nil, err
 		}

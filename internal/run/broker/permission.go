@@ -13,6 +13,9 @@ func (b *Broker) PutPermission(p auth.Permission) (created bool, err error) {
 		if err := b.checkVHost(p.VHost); err != nil {
 			return err
 		}
+		if err := b.checkUser(p.User); err != nil {
+			return err
+		}
 		created, err = b.users.PutPermission(p)
 		return err
 	})
@@ -22,9 +25,25 @@ func (b *Broker) PutPermission(p auth.Permission) (created bool, err error) {
 
 func (b *Broker) checkVHost(name message.VHost) error {
 	if _, ok := b.state.VHost(name); !ok {
-		return topology.Refuse(topology.Invalid, "vhost_or_user_not_found")
+		return b.notFound("virtual host", string(name))
 	}
 	return nil
+}
+
+func (b *Broker) checkUser(name string) error {
+	if _, ok := b.users.User(name); !ok {
+		return b.notFound("user", name)
+	}
+	return nil
+}
+
+// notFound is RabbitMQ's refusal, which does not say which of the two is missing, with what is.
+func (b *Broker) notFound(what, name string) error {
+	const text = "vhost_or_user_not_found"
+	if b.Strict {
+		return topology.Refuse(topology.Invalid, text)
+	}
+	return topology.Refuse(topology.Invalid, text+": there is no %s '%s'", what, name)
 }
 
 // DeletePermission deletes a user's permissions and says whether there were any. Connections stay; their next
@@ -42,6 +61,9 @@ func (b *Broker) DeletePermission(vhost message.VHost, user string) (existed boo
 func (b *Broker) PutTopicPermission(p auth.TopicPermission) (created bool, err error) {
 	err = b.change(func() error {
 		if err := b.checkVHost(p.VHost); err != nil {
+			return err
+		}
+		if err := b.checkUser(p.User); err != nil {
 			return err
 		}
 		created, err = b.users.PutTopicPermission(p)

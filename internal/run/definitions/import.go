@@ -37,8 +37,8 @@ var ErrEnded = errors.New("the import was stopped before it was complete")
 // exchange or queue does not accept.
 //
 // An error is a *MalformedError, or the broker's.
-func Import(b *broker.Broker, text []byte) (warnings []string, err error) {
-	im := &importer{b: b.By(internalUser), user: internalUser, starts: true}
+func Import(b *broker.Broker, text []byte, how How) (warnings []string, err error) {
+	im := &importer{b: b.By(internalUser), user: internalUser, starts: true, how: how}
 	err = im.all(context.Background(), text)
 	return im.warnings, err
 }
@@ -51,13 +51,19 @@ type importer struct {
 	vhost    message.VHost    // of all objects; "" if each names its own
 	starts   bool             // the node does: see Import
 	warnings []string
+	how      How
+
+	collect   bool                        // see Check
+	unchecked func(component string) bool // of parameters, in Check
+	obstacles []Obstacle                  // with collect
+	out       map[end]bool                // queues and exchanges that were refused
 }
 
 // ImportFor is Import for a user of the API, into one virtual host; "" means that each object names its own. by is the
 // identity that owns the parameters and creates virtual hosts, nil for the node's operator, who needs no permissions. When
 // ctx ends, the import stops between two objects with ErrEnded.
-func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity) ([]string, error) {
-	im := &importer{b: b.By(user), user: user, by: by, vhost: vhost}
+func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity, how How) ([]string, error) {
+	im := &importer{b: b.By(user), user: user, by: by, vhost: vhost, how: how}
 	err := im.all(ctx, text)
 	return im.warnings, err
 }
@@ -101,8 +107,13 @@ func (im *importer) all(ctx context.Context, text []byte) error {
 			if ctx.Err() != nil {
 				return ErrEnded
 			}
+			if s.key == "bindings" && im.leadsOut(object) {
+				continue
+			}
 			if err := s.each(object); err != nil {
-				return err
+				if err := im.refused(s.key, object, err); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -253,6 +264,7 @@ func (im *importer) permission(o map[string]any) error {
 	if err := im.names(o, textOf{"user", &p.User}, textOf{"configure", &p.Configure}, textOf{"write", &p.Write}, textOf{"read", &p.Read}); err != nil {
 		return err
 	}
+	im.warnUnreadable("permissions", o, v, "configure", "write", "read")
 	_, err = im.b.PutPermission(p)
 	return err
 }
@@ -268,6 +280,7 @@ func (im *importer) topicPermission(o map[string]any) error {
 		return err
 	}
 	p.Exchange = message.ExchangeName(exchange)
+	im.warnUnreadable("topic_permissions", o, v, "write", "read")
 	_, err = im.b.PutTopicPermission(p)
 	return err
 }
@@ -480,7 +493,7 @@ func (im *importer) parameter(o map[string]any) error {
 	case VHostLimitsComponent:
 		return im.about(SetVHostLimits(im.b, v, o["value"]), v, name)
 	}
-	if im.b.HandlesParameters(component) {
+	if im.b.HandlesParameters(component) || im.unchecked != nil && im.unchecked(component) {
 		return nil // see handledParameter
 	}
 	return im.putParameter(v, component, name, o)

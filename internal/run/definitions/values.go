@@ -138,7 +138,10 @@ func Password(b *broker.Broker, body map[string]any) (auth.PasswordHash, error) 
 		}
 		algorithm, _ := body["hashing_algorithm"].(string)
 		if _, err := base64.StdEncoding.DecodeString(text); err != nil && auth.Algorithm(algorithm) != auth.Argon2id {
-			return auth.PasswordHash{}, malformed("not_base64", text)
+			if b.Strict {
+				return auth.PasswordHash{}, malformed("not_base64", text)
+			}
+			return auth.PasswordHash{}, malformed(fmt.Sprintf("not_base64: the password_hash '%s' is not base64", text))
 		}
 		return auth.ImportHash(text, auth.Algorithm(algorithm))
 	}
