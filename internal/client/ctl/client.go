@@ -195,7 +195,7 @@ func (c *client) doWith(ctx context.Context, method, path string, body, reply an
 		}
 		return err
 	}
-	if reply == nil {
+	if reply == nil || len(text) == 0 { // 204
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -134,7 +134,7 @@ func groupsOf(name string) []func() []verb {
 	}
 	return []func() []verb{
 		nodeVerbs, diagnosticVerbs, userVerbs, permissionVerbs, topicPermissionVerbs, vhostVerbs, metadataVerbs, policyVerbs, limitVerbs, parameterVerbs,
-		queueVerbs, leaderVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, shovelVerbs, replayVerbs, deathVerbs, dropVerbs, lintVerbs, strandedVerbs, asideVerbs, backupVerbs, unsupportedVerbs,
+		queueVerbs, leaderVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, whereVerbs, shovelVerbs, replayVerbs, deathVerbs, dropVerbs, lintVerbs, strandedVerbs, asideVerbs, backupVerbs, unsupportedVerbs,
 	}
 }
 

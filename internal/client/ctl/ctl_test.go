@@ -82,9 +82,12 @@ func setLive(o *api.Options) {
 }
 
 // run runs a command line as rabbitmqctl.
-func run(args ...string) (code int, out, errs string) {
+func run(args ...string) (code int, out, errs string) { return runAs("rabbitmqctl", args...) }
+
+// runAs is run for a program called by that name.
+func runAs(name string, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
-	root := ctl.Command("rabbitmqctl")
+	root := ctl.Command(name)
 	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)

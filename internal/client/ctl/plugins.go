@@ -12,7 +12,7 @@ import (
 // some of RabbitMQ's plugins are built in, and images and scripts that enable these plugins
 // still work.
 func pluginVerbs() []verb {
-	return []verb{listPlugins(), isEnabled(), enablePlugins("enable", "Enables one or more plugins"), enablePlugins("set", "Enables one or more plugins"), disablePlugins(), versionVerb()}
+	return []verb{directories(), listPlugins(), isEnabled(), enablePlugins("enable", "Enables one or more plugins"), enablePlugins("set", "Enables one or more plugins"), disablePlugins(), versionVerb()}
 }
 
 func (i *invocation) plugins() (node, version string, list []string, err error) {
@@ -24,8 +24,43 @@ func (i *invocation) plugins() (node, version string, list []string, err error) 
 		Plugins []string `json:"enabled_plugins"`
 	}
 	err = i.get(path("nodes", o.Node), &n)
-	slices.Sort(n.Plugins)
-	return o.Node, o.RabbitMQ, n.Plugins, explain(err)
+	return o.Node, o.RabbitMQ, withBuiltIn(n.Plugins), explain(err)
+}
+
+// builtIn are the plugins of RabbitMQ's whose features the node has.
+var builtIn = []string{
+	"rabbitmq_amqp1_0", "rabbitmq_auth_backend_cache", "rabbitmq_auth_backend_http", "rabbitmq_auth_mechanism_ssl", "rabbitmq_consistent_hash_exchange",
+	"rabbitmq_delayed_message_exchange", "rabbitmq_event_exchange", "rabbitmq_management", "rabbitmq_management_agent", "rabbitmq_prometheus", "rabbitmq_shovel",
+	"rabbitmq_shovel_management", "rabbitmq_web_dispatch",
+}
+
+func withBuiltIn(list []string) []string {
+	list = slices.Concat(list, builtIn)
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// isOffline says whether a verb is not to ask a node: images are made without one.
+func (i *invocation) isOffline() bool { return i.set("offline") && !i.set("online") }
+
+func directories() verb {
+	return verb{
+		name: "directories", short: "Displays plugin directory and enabled plugin file paths", usage: "[--offline] [--online]", flags: offlineFlags,
+		run: func(i *invocation) error {
+			if i.isOffline() {
+				i.say("Listing plugin directories inferred from local environment...")
+			} else {
+				node, err := i.node()
+				if err != nil {
+					return err
+				}
+				i.say("Listing plugin directories used by node %s", node)
+			}
+			const none = "none: plugins are built in"
+			i.print("Plugin archives directory: %s\nPlugin expansion directory: %s\nEnabled plugins file: %s", none, none, none)
+			return nil
+		},
+	}
 }
 
 func listPlugins() verb {
@@ -75,9 +110,12 @@ func isEnabled() verb {
 		usage: "<plugin1> [ <plugin2>] [--offline] [--online]",
 		flags: offlineFlags,
 		run: func(i *invocation) error {
-			node, _, list, err := i.plugins()
-			if err != nil {
-				return err
+			node, list := i.name, withBuiltIn(nil)
+			if !i.isOffline() {
+				var err error
+				if node, _, list, err = i.plugins(); err != nil {
+					return err
+				}
 			}
 			what, verb := "plugin", "is"
 			if len(i.args) > 1 {
@@ -115,9 +153,12 @@ func enablePlugins(name, short string) verb {
 	return verb{
 		name: name, short: short, max: -1, usage: "<plugin1> [ <plugin2>] | --all [--offline] [--online]", flags: offlineFlags,
 		run: func(i *invocation) error {
-			node, _, list, err := i.plugins()
-			if err != nil {
-				return err
+			node, list := i.name, withBuiltIn(nil)
+			if !i.isOffline() {
+				var err error
+				if node, _, list, err = i.plugins(); err != nil {
+					return err
+				}
 			}
 			if missing := missingPlugins(i.args, list); missing != nil {
 				return fail(exitData, "{:plugins_not_found, [%s]}", ":"+strings.Join(missing, ", :"))
