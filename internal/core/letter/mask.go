@@ -400,7 +400,7 @@ func (m *Mask) whole(states []state) bool {
 // marks are the states that were noted in a round, so that each is noted once: with .. in a path, a state can be come to in many ways.
 // And they count what a body costs.
 type marks struct {
-	work  int // see maxMaskWork
+	work  int        // see maxMaskWork
 	seen  [][]uint64 // by path and step: the last round in which it was noted
 	round uint64
 }

@@ -366,3 +366,22 @@ func TestSearchesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// A rule is not refused when masks come after it. Behind them it finds no header whose value or name is hidden.
+func TestAConditionDoesNotSeeHiddenHeaders(t *testing.T) {
+	m := mask(t, letter.MaskRules{Headers: []string{"token"}, Patterns: []string{`cust-\d+`}})
+	rec := record(amqp091.Table{{Key: "token", Value: "abc"}, {Key: "cust-4711", Value: "x"}}, "t", "{}")
+	for _, where := range []string{"header.cust-4711", "header.cust-4711=x", "header.token", "header.TOKEN=abc", "header.token~^a"} {
+		q, err := letter.ParseQuery("/", map[string][]string{"where": {where}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Asks(m) == "" {
+			t.Errorf("%s may be asked", where)
+		}
+		l, _ := letter.NewReader(nil).Masked(m).Read(rec, died(5))
+		if q.Match(l) {
+			t.Errorf("%s is found", where)
+		}
+	}
+}

@@ -44,7 +44,7 @@ const (
 	// maxLooked is how much of a value an expression looks at, in bytes. With expression.MaxSteps for all expressions of a
 	// query, this bounds what a letter can cost: a third of a second at worst, and nobody looks at the clock meanwhile.
 	maxLooked = 16 << 10
-	maxValue      = 4 << 10 // bytes of any other value: whoever asks may keep the query
+	maxValue  = 4 << 10 // bytes of any other value: whoever asks may keep the query
 )
 
 // Query selects letters: all filters that are set must hold. The zero value selects all.
@@ -322,9 +322,8 @@ func (q *Query) Asks(m *Mask) string {
 		return "body"
 	}
 	for i := range q.where {
-		// A pattern hides names as well: whether a header is there tells its name.
-		if name := q.where[i].header; m.HidesHeader(name) || m.Text(name) != name {
-			return "header." + name
+		if q.where[i].hiddenBy(m) {
+			return "header." + q.where[i].header
 		}
 	}
 	return ""

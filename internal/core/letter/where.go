@@ -101,9 +101,14 @@ func ofDeath(name string) bool {
 	return name == deadletter.HeaderReplayedFrom
 }
 
+// hiddenBy says whether a mask hides the header that the condition looks at, or its name: whether it is there would tell the name.
+func (c *condition) hiddenBy(m *Mask) bool {
+	return m.HidesHeader(c.header) || m.Text(c.header) != c.header
+}
+
 func (c *condition) holds(l *Letter) bool {
 	text, number, numeric, there := c.value(l)
-	if !there {
+	if !there || c.hiddenBy(l.mask) {
 		return c.op == notEqual
 	}
 	if l.mask != nil {

@@ -20,9 +20,10 @@ import (
 
 // Bounds of one page of letters. A stream has none of them: it ends with its client.
 const (
-	defaultLetters = 100
-	lettersBytes   = 256 << 20
-	lettersTime    = 2 * time.Second
+	defaultLetters  = 100
+	lettersBytes    = 256 << 20
+	lettersTime     = 2 * time.Second
+	letterPageBytes = 4 << 20
 )
 
 // shownBody is how much of a body one letter shows.
@@ -45,10 +46,10 @@ func (s *server) listLetters(r *request) (any, error) {
 		return nil, badRequest("the query of the address cannot be read: " + err.Error())
 	}
 	streams := strings.Contains(r.Header.Get("Accept"), ndjson)
-	ask := office.LettersRequest{Cursor: q.Get("cursor"), Limit: defaultLetters, Bytes: lettersBytes, Time: lettersTime, By: r.user}
+	ask := office.LettersRequest{Cursor: q.Get("cursor"), Limit: defaultLetters, Bytes: lettersBytes, Answer: letterPageBytes, Time: lettersTime, By: r.user}
 	most := maxPage
 	if streams {
-		ask.Limit, ask.Bytes, ask.Time, most = 0, 0, 0, 1<<31-1
+		ask.Limit, ask.Bytes, ask.Answer, ask.Time, most = 0, 0, 0, 0, 1<<31-1
 	}
 	if n, err := officeLimit(q, most); err != nil {
 		return nil, err

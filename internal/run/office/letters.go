@@ -39,6 +39,7 @@ type LettersRequest struct {
 	Reveal bool          // show letters as they are, and not as they are behind the mask
 	By     string        // whose search it is: users share what searches may take
 	Bytes  int64         // of messages to read; 0: no limit
+	Answer int           // about how many bytes of rows are shown; 0: no limit
 	Time   time.Duration // to look; 0: no limit
 }
 
@@ -46,7 +47,7 @@ type LettersRequest struct {
 type LettersEnd struct {
 	Next     *string `json:"next"` // the cursor to go on with; nil: that was all
 	Examined int     `json:"examined"`
-	Stopped  *string `json:"stopped"` // limit, bytes or time; nil: that was all
+	Stopped  *string `json:"stopped"` // limit, bytes, answer or time; nil: that was all
 }
 
 // Row is a letter in a list.
@@ -96,7 +97,7 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 		return end, &Error{Forbidden, fmt.Sprintf("filter '%s' would tell what the masks of vhost '%s' hide; it needs reveal=true (--reveal), and the tag reveal", name, q.Decl.VHost)}
 	}
 	reader := letter.NewReader(f.Names).Masked(mask)
-	began, bytes, found := time.Now(), int64(0), 0
+	began, bytes, found, answer := time.Now(), int64(0), 0, 0
 	var last queue.ID
 	stop := ""
 	for more := true; more && stop == ""; {
@@ -111,6 +112,7 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 			if l, ok := reader.Read(rec, history); ok && r.Query.Match(l) {
 				found++
 				made := makeRow(q, &v, l)
+				answer += made.size()
 				if !row(&made) {
 					stop = "limit"
 				}
@@ -121,6 +123,8 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 				stop = "limit"
 			case r.Bytes > 0 && bytes >= r.Bytes:
 				stop = "bytes"
+			case r.Answer > 0 && answer >= r.Answer:
+				stop = "answer"
 			case r.Time > 0 && time.Since(began) >= r.Time:
 				stop = "time"
 			}
@@ -273,6 +277,16 @@ func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 		r.Priority = &p
 	}
 	return r
+}
+
+// size is about how many bytes the row has in an answer.
+func (r *Row) size() int {
+	const names = 600 // of fields, with what is short
+	n := names + len(r.Queue) + len(r.Source) + len(r.Exchange) + len(r.ErrorClass) + len(r.Error) + len(r.Type) + len(r.MessageID) + len(r.Preview)
+	for _, key := range r.Keys {
+		n += len(key) + 3
+	}
+	return n
 }
 
 func state(v *queue.View) string {

@@ -398,6 +398,15 @@ func TestLettersByPages(t *testing.T) {
 	if rows, end := d.letters("dead", nil, LettersRequest{Bytes: 1}); len(rows) != 1 || *end.Stopped != "bytes" {
 		t.Errorf("%d letters, stopped by %v", len(rows), end.Stopped)
 	}
+	if rows, end := d.letters("dead", nil, LettersRequest{Answer: 1}); len(rows) != 1 || *end.Stopped != "answer" || end.Next == nil {
+		t.Errorf("%d letters, stopped by %v", len(rows), end.Stopped)
+	}
+	// A client that goes within a slice has it end there: the next letter is not looked at.
+	ctx, leave := context.WithCancel(t.Context())
+	end, err := d.f.Letters(ctx, d.info("dead"), LettersRequest{}, func(*Row) bool { leave(); return true }, nil)
+	if end.Examined != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d letters were looked at after the client had gone: %v", end.Examined, err)
+	}
 	rows, _ := d.letters("dead", nil, LettersRequest{})
 	for _, cursor := range []string{"x", "1.zzzzzzzzzzzz", "zz." + strings.SplitN(rows[0].ID, ".", 2)[1]} {
 		if _, err := d.f.Letters(context.Background(), d.info("dead"), LettersRequest{Cursor: cursor}, nil, nil); err == nil {

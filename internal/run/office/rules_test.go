@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -876,4 +877,27 @@ func TestRevisionsOfRules(t *testing.T) {
 	d.put()
 	changed("none left")
 	d.shutDown()
+}
+
+// A slice that is read while the rules change is read again under the new ones: a deleted rule does nothing more.
+func TestADeletedRuleStopsWithinASlice(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 1)
+	d.put(Rule{Name: "sweep", On: true, Queues: "^dlq$", Action: RuleDiscard, AfterMS: 60_000})
+	w := d.rules.watch
+	var q *watched
+	for _, q = range w.queues { // there is one
+	}
+	d.more(1, 1)
+	if _, err := d.rules.Put(d.c, Actor{}, []Rule{}, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	before := slices.Clone(q.read)
+	if more := w.readSome(q); !more || !slices.Equal(q.read, before) || len(q.heap) != 1 {
+		t.Errorf("more %t, read %v after %v, %d letters wait for a rule that is deleted", more, q.read, before, len(q.heap))
+	}
+	d.work()
+	if len(q.heap) != 0 {
+		t.Errorf("%d letters wait for no rule", len(q.heap))
+	}
 }

@@ -161,7 +161,7 @@ func (w *watch) step() time.Duration {
 	for slices, passed := 0, 0; slices < stepSlices && passed < len(w.reading) && w.r.life.Err() == nil; {
 		q := w.reading[0]
 		w.reading = w.reading[1:]
-		if q.blocked > now || w.outOfTime(q) {
+		if q.blocked > now || w.outOfTime(q) || w.outdated(q) {
 			w.reading = append(w.reading, q)
 			passed++
 			continue
@@ -421,6 +421,14 @@ func (w *watch) readSome(q *watched) (more bool) {
 	return false
 }
 
+// outdated says whether the rules for a queue have changed since they were followed.
+func (w *watch) outdated(q *watched) bool {
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	name := q.info.Decl.VHost
+	return w.books[name] != w.r.books[name]
+}
+
 // found is what a slice has of letters.
 type found struct {
 	wait []pending
@@ -478,9 +486,12 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		default:
 			f.wait = append(f.wait, pending{ruling.due, v.ID, ruling.rule})
 		}
-		return within()
+		return within() && !w.outdated(q)
 	})
 	looked()
+	if w.outdated(q) {
+		return true // a rule that is deleted or changed does nothing more: the slice is read again under the new rules
+	}
 	if err != nil {
 		w.failed(q, err)
 		return true
