@@ -16,6 +16,7 @@ import (
 
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/office"
+	"bartleby.mq/internal/run/share"
 )
 
 // Options configure the API. Broker is required; the zero value of every other
@@ -111,12 +112,11 @@ type server struct {
 	history  history
 	watched  watched
 	sessions sessions
-	// plainBodies and largeBodies count the bodies in memory: see request.waitForRoom.
-	plainBodies, largeBodies chan struct{}
-	imported                 atomic.Pointer[[32]byte] // the checksum of the last import
-	checks                   chan struct{}            // counts the dry runs of definitions
-	imports                  chan struct{}            // counts the imports of letters that are under way
-	watchers                 atomic.Int32             // requests that watch jobs
+	// plainBodies and largeBodies have the bodies in memory: see request.waitForRoom. imports has the imports of letters that are
+	// under way, watchers the requests that watch jobs. They are shared by user.
+	plainBodies, largeBodies, imports, watchers *share.Room[string]
+	imported atomic.Pointer[[32]byte] // the checksum of the last import
+	checks   chan struct{}            // counts the dry runs of definitions
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.
@@ -158,7 +158,7 @@ func New(o Options) Handler {
 	if o.Known == nil {
 		o.Known = func(context.Context) {}
 	}
-	s := &server{Options: o, b: o.Broker, plainBodies: make(chan struct{}, plainBodies), largeBodies: make(chan struct{}, largeBodies), imports: make(chan struct{}, imports), checks: make(chan struct{}, 1)}
+	s := &server{Options: o, b: o.Broker, plainBodies: share.NewRoom[string](plainBodies), largeBodies: share.NewRoom[string](largeBodies), imports: share.NewRoom[string](imports), watchers: share.NewRoom[string](maxWatchers), checks: make(chan struct{}, 1)}
 	s.history.tellsStart = !s.b.Strict
 	if o.SessionLife > 0 {
 		s.sessions.life = min(o.SessionLife, sessionLife)

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -61,4 +62,59 @@ func TestFewLargeBodiesAreReadAtOnce(t *testing.T) {
 	close(end)
 	all.Wait()
 	n.must("POST", "/definitions", `{"more":"`+strings.Repeat("x", 2<<20)+`"}`)
+}
+
+// Whoever has all places for large bodies, by bodies that never come, gives one up to another user who comes.
+func TestLargeBodiesAreSharedByUser(t *testing.T) {
+	n := start(t)
+	n.must("PUT", "/users/low", `{"password":"low","tags":"administrator"}`)
+	begun, end := make(chan struct{}), make(chan struct{})
+	answers := make(chan answer, 4)
+	for range 4 {
+		q := httptest.NewRequest("POST", "/api/definitions", &slow{begun: begun, end: end})
+		q.SetBasicAuth("low", "low")
+		go func() { answers <- n.send(q) }()
+		select {
+		case <-begun:
+		case a := <-answers:
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	n.must("POST", "/definitions", `{"more":"`+strings.Repeat("x", 2<<20)+`"}`) // it would wait for ever
+	close(end)
+	for range 4 {
+		<-answers
+	}
+}
+
+// Whoever has all imports gives one up to another user who comes, and its import ends.
+func TestImportsAreSharedByUser(t *testing.T) {
+	n := startOffice(t)
+	n.must("PUT", "/users/low", `{"password":"low","tags":"administrator"}`)
+	n.must("PUT", "/queues/%2F/q", `{"durable":true}`)
+	begun, end := make(chan struct{}), make(chan struct{})
+	answers := make(chan answer, 4)
+	send := func(body io.Reader) *http.Request {
+		q := httptest.NewRequest("POST", "/api/office/import/%2F/q", body)
+		q.SetBasicAuth("low", "low")
+		return q
+	}
+	n.must("PUT", "/permissions/%2F/low", `{"configure":".*","write":".*","read":""}`)
+	for range 4 {
+		q := send(&slow{begun: begun, end: end})
+		go func() { answers <- n.send(q) }()
+		select {
+		case <-begun:
+		case a := <-answers:
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if a := n.send(send(strings.NewReader(""))); a.status != 429 {
+		t.Errorf("the fifth import of a user: %d %s", a.status, a.body)
+	}
+	n.must("POST", "/office/import/%2F/q", "")
+	close(end)
+	for range 4 {
+		<-answers
+	}
 }

@@ -20,8 +20,9 @@ const defaultActs = 100
 
 // auditAnswer is a page of the audit.
 type auditAnswer struct {
-	Items []office.Entry `json:"items"`
-	Next  *string        `json:"next"`
+	Items     []office.Entry `json:"items"`
+	Next      *string        `json:"next"`
+	PushedOut uint64         `json:"pushed_out"` // entries that there were, and are not kept
 }
 
 // listAudit shows who did what.
@@ -61,7 +62,7 @@ func (s *server) listAudit(r *request) (any, error) {
 			list[i] = list[i].Behind(s.maskFor(list[i].VHost, reveal))
 		}
 	}
-	a := auditAnswer{Items: list}
+	a := auditAnswer{Items: list, PushedOut: s.Office.Audit().PushedOut()}
 	if a.Items == nil {
 		a.Items = []office.Entry{}
 	}

@@ -247,13 +247,13 @@ func (s *server) watchJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.watchers.Add(1) > maxWatchers {
-		s.watchers.Add(-1)
-		return nil, &failure{http.StatusServiceUnavailable, "too_many_watchers", fmt.Sprintf("%d requests watch jobs already; ask for /api/office/jobs/%d now and then instead", maxWatchers, j.ID)}
+	place := s.watchers.Enter(r.user)
+	if place == nil {
+		return nil, &failure{http.StatusServiceUnavailable, "too_many_watchers", fmt.Sprintf("%d requests watch jobs already, and nobody has two more than you; ask for /api/office/jobs/%d now and then instead", maxWatchers, j.ID)}
 	}
 	return written(func(out *responder) {
-		defer s.watchers.Add(-1)
-		s.writeEvents(out, r, j.ID)
+		defer place.Leave()
+		s.writeEvents(out, r, j.ID, place.Yield())
 	}), nil
 }
 
@@ -309,7 +309,7 @@ func (r *request) watched() (shown shownJob, err error) {
 
 // writeEvents writes server-sent events: "job" with the job, whenever what the user may see of it has changed, and "end". That nothing is written tells
 // nothing of what is hidden.
-func (s *server) writeEvents(out *responder, r *request, id uint64) {
+func (s *server) writeEvents(out *responder, r *request, id uint64, yield <-chan struct{}) {
 	to := newStream(out)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -350,6 +350,8 @@ func (s *server) writeEvents(out *responder, r *request, id uint64) {
 		case <-r.Context().Done():
 			return
 		case <-s.Office.Jobs.Closed():
+			return
+		case <-yield: // somebody who watches fewer jobs has come
 			return
 		}
 	}

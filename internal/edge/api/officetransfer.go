@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -74,9 +75,6 @@ func cutDetail(text string) string { return text[:min(len(text), 1000)] }
 // imports is how many imports there may be at once: each has a line in memory, which may be as long as the largest message.
 const imports = 4
 
-// importPatience is how long an import waits for the next bytes of its client.
-const importPatience = time.Minute
-
 // importLetters puts the lines of an export into a queue. The body is not read before: it may have any length.
 func (s *server) importLetters(r *request) (any, error) {
 	if _, err := r.officeQuery(); err != nil {
@@ -86,15 +84,16 @@ func (s *server) importLetters(r *request) (any, error) {
 	if err != nil {
 		return nil, asJobFailure(err)
 	}
-	select {
-	case s.imports <- struct{}{}:
-	default:
-		return nil, &failure{http.StatusTooManyRequests, "too_many_imports", fmt.Sprintf("%d imports are under way: try again when one of them is over", imports)}
+	place := s.imports.Enter(r.user)
+	if place == nil {
+		return nil, &failure{http.StatusTooManyRequests, "too_many_imports", fmt.Sprintf("%d imports are under way, and nobody has two more than you: try again when one of them is over", imports)}
 	}
 	return written(func(out *responder) {
-		defer func() { <-s.imports }()
-		result, err := s.Office.Import(r.Context(), to, patientBody{out, r}, r.link().MaxMessageSize())
-		s.Office.Record(office.Act{Actor: r.actor(), What: "letters.imported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(result.Imported)})
+		defer place.Leave()
+		result, err := s.Office.Import(r.Context(), to, stillKnown{r, r.arriving(out, r.Body, place)}, r.link().MaxMessageSize())
+		if result.Imported > 0 {
+			s.Office.Record(office.Act{Actor: r.actor(), What: "letters.imported", VHost: string(r.vhost()), Object: string(r.queueName()), Count: uint64(result.Imported)})
+		}
 		r.did = []any{"imported", result.Imported, "refused", len(result.Refused) + result.More}
 		switch {
 		case errors.Is(err, office.ErrAlarm):
@@ -107,19 +106,18 @@ func (s *server) importLetters(r *request) (any, error) {
 	}), nil
 }
 
-// patientBody is the body of a request that may take long, as long as something comes.
-type patientBody struct {
-	out *responder
-	of  *request
+// stillKnown is a body that may take long: it is asked again whether its user may still do it.
+type stillKnown struct {
+	of   *request
+	body io.Reader
 }
 
-// Read reads.
-func (b patientBody) Read(p []byte) (int, error) {
-	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(time.Now().Add(importPatience)) // a recorder in a test has none
+// Read implements io.Reader.
+func (b stillKnown) Read(p []byte) (int, error) {
 	if gone := b.of.goesOn(); gone != nil {
 		return 0, gone
 	}
-	return b.of.Body.Read(p)
+	return b.body.Read(p)
 }
 
 // jobPage is a page of jobs.

@@ -6,8 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
@@ -15,6 +17,7 @@ import (
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/definitions"
 	"bartleby.mq/internal/run/office"
+	"bartleby.mq/internal/run/share"
 )
 
 // request is one request of a user, with its body decoded.
@@ -31,7 +34,7 @@ type request struct {
 	local    bool              // it came through Local
 	visible  broker.Visibility // which virtual hosts the user may look into
 	raw      []byte
-	room     chan struct{}                   // see waitForRoom
+	room     *share.Place[string]            // see waitForRoom
 	body     map[string]any                  // of PUT and POST; empty if there was none
 	points   int                             // see span
 	sights   map[message.VHost]*office.Sight // see sight
@@ -126,39 +129,96 @@ func (r *request) tooLarge(limit int64) *failure {
 	return &failure{bodyTooLarge.status, bodyTooLarge.kind, fmt.Sprintf("%v: this request has at most %d bytes", bodyTooLarge.reason, limit)}
 }
 
-// waitForRoom waits until there are few enough bodies of others. The room is the request's until leaveRoom.
+// waitForRoom waits until there is room for the body. Of those who wait, users take turns; if one has two places more than
+// another who comes, the last of its bodies gives way. The place is the request's until leaveRoom.
 func (r *request) waitForRoom(limit int64) error {
 	size := r.ContentLength
 	if size < 0 {
 		size = limit // it may have so much
 	}
+	room := r.s.largeBodies
 	switch {
 	case size <= smallBody:
 		return nil
 	case size <= maxPlainBody:
-		r.room = r.s.plainBodies
-	default:
-		r.room = r.s.largeBodies
+		room = r.s.plainBodies
 	}
-	select {
-	case r.room <- struct{}{}:
-		return nil
-	case <-r.Context().Done():
-		r.room = nil
+	if r.room = room.Wait(r.user, r.Context().Done()); r.room == nil {
 		return nobodyWaits
 	}
+	return nil
 }
 
 // leaveRoom lets the next body in.
 func (r *request) leaveRoom() {
 	if r.room != nil {
-		<-r.room
+		r.room.Leave()
+	}
+}
+
+// A body must arrive: leastRate is how many bytes a second must, after bodyGrace, and a client that was fast may stop for bodyGrace
+// at most. So a place is held by who sends, and not by who stays.
+const (
+	leastRate = 4 << 10
+	bodyGrace = 30 * time.Second
+	bodyTime  = time.Minute // for a body that is in memory: it keeps its place from others until it is there
+)
+
+// gaveWay is the answer to who sends a body whose place another needs more.
+var gaveWay = &failure{http.StatusServiceUnavailable, "too_many_bodies", "you have more requests with large bodies under way than others, who need the room: send fewer at once"}
+
+// tooSlow is the answer to who sends a body below leastRate.
+var tooSlow = &failure{http.StatusRequestTimeout, "request_timeout", fmt.Sprintf("the request body came too slowly: it must have %d bytes a second, and no pause above %v", leastRate, bodyGrace)}
+
+// arriving is a body on its way.
+type arriving struct {
+	out   *responder
+	body  io.Reader
+	place *share.Place[string] // nil: it needs none
+	due   time.Time            // when more must have come
+	end   time.Time            // when all must have come; the zero value: it may have any length, and take as long
+	now   func() time.Time
+}
+
+func (r *request) arriving(out *responder, body io.Reader, place *share.Place[string]) *arriving {
+	return &arriving{out: out, body: body, place: place, due: time.Now().Add(bodyGrace), now: time.Now}
+}
+
+// Read implements io.Reader.
+func (b *arriving) Read(p []byte) (int, error) {
+	if b.place != nil {
+		select {
+		case <-b.place.Yield():
+			b.out.Header().Set("Connection", "close") // the rest is not read
+			return 0, gaveWay
+		default:
+		}
+	}
+	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(b.due) // a recorder in a test has none
+	n, err := b.body.Read(p)
+	if b.came(n); err != nil && err != io.EOF {
+		b.out.Header().Set("Connection", "close")
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = tooSlow
+	}
+	return n, err
+}
+
+// came notes that bytes have come.
+func (b *arriving) came(n int) {
+	b.due = b.due.Add(time.Duration(n) * time.Second / leastRate)
+	if latest := b.now().Add(bodyGrace); b.due.After(latest) {
+		b.due = latest
+	}
+	if !b.end.IsZero() && b.due.After(b.end) {
+		b.due = b.end
 	}
 }
 
 // readBody reads and decodes the body of a PUT or POST. It is refused when more
 // has arrived than may; nothing is set aside for what a client only announces.
-func (r *request) readBody(w http.ResponseWriter) error {
+func (r *request) readBody(w *responder) error {
 	r.body = map[string]any{}
 	if r.Method != http.MethodPut && r.Method != http.MethodPost {
 		return nil
@@ -176,11 +236,17 @@ func (r *request) readBody(w http.ResponseWriter) error {
 	if err := r.waitForRoom(limit); err != nil {
 		return err
 	}
+	body := r.arriving(w, http.MaxBytesReader(w, r.Body, limit), r.room)
+	body.end = body.now().Add(bodyTime)
 	var err error
-	if r.raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+	if r.raw, err = io.ReadAll(body); err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			return r.tooLarge(limit)
+		}
+		var why *failure
+		if errors.As(err, &why) {
+			return why
 		}
 		return badRequest("the request body could not be read")
 	}

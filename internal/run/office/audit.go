@@ -1,10 +1,11 @@
 package office
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
-	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -14,14 +15,14 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/share"
 )
 
-// Bounds of the audit. The oldest entries go first, auditSlice of them together.
+// Bounds of the audit. If there are too many entries, the oldest of who has most goes.
 const (
-	MaxActs    = 10_000
-	auditSlice = 256
-	maxObject  = 1 << 10 // bytes of a text of an act; others have maxReason
-	maxDetail  = 4 << 10 // bytes
+	MaxActs   = 10_000
+	maxObject = 1 << 10 // bytes of a text of an act; others have maxReason
+	maxDetail = 4 << 10 // bytes
 
 	// An act like one of the last actsRecent, within actsRun, is counted there: whoever repeats one act pushes no others out.
 	actsRecent = 64
@@ -51,6 +52,25 @@ type Act struct {
 	Why    string `json:"why"`    // in the words of who did it
 	Count  uint64 `json:"count"`  // on how many letters, or other things
 	Detail string `json:"detail"`
+	// For is the user whose doing it is in the end, if the node does it: it takes that user's room in the audit.
+	For string `json:"for,omitempty"`
+}
+
+// owner is whose room in the audit an act takes.
+func (a *Act) owner() string { return cmp.Or(a.For, a.Who) }
+
+// alike says whether two acts are one: the same was done, from the same machine. Each connection has another port.
+func (a Act) alike(b Act) bool {
+	a.Peer, b.Peer = machine(a.Peer), machine(b.Peer)
+	return a == b
+}
+
+// machine is a peer's address without its port.
+func machine(peer string) string {
+	if host, _, err := net.SplitHostPort(peer); err == nil {
+		return host
+	}
+	return peer
 }
 
 // Entry is an act in the audit. Its JSON is its form in the store and in the API.
@@ -68,10 +88,20 @@ type Audit struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu          sync.Mutex        // guards what follows, and is held while an entry is written
-	first, next uint64            // numbers of entries: first ≤ number < next
-	recent      []Entry           // the last few
-	ended       map[string]uint64 // the last entry about the end of a virtual host: what is before it is about an earlier one of that name
+	mu     sync.Mutex // guards what follows, and is held while an entry is written
+	next   uint64     // the number of the next entry
+	kept   []keptAct  // by number
+	shelf  *share.Shelf[string, uint64]
+	gone   []uint64          // pushed out of the shelf, and still in the store
+	full   time.Time         // when it was last said that entries are pushed out
+	recent []Entry           // the last few
+	ended  map[string]uint64 // the last entry about the end of a virtual host: what is before it is about an earlier one of that name
+}
+
+// keptAct is what is known of an entry in the store.
+type keptAct struct {
+	id    uint64
+	vhost string
 }
 
 // vhostEnded is what the audit calls it that a virtual host is deleted.
@@ -79,24 +109,22 @@ const vhostEnded = "vhost.deleted"
 
 // openAudit reads where the audit of a broker is.
 func openAudit(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Audit, error) {
-	a := &Audit{b: b, log: logger, now: now, ended: map[string]uint64{}}
+	a := &Audit{b: b, log: logger, now: now, shelf: share.NewShelf[string, uint64](MaxActs), ended: map[string]uint64{}}
 	err := b.RangeRecords(auditKey, func(key, value []byte) error {
 		n, ok := actNumber(key)
 		if !ok {
 			return nil
 		}
-		if a.next == 0 {
-			a.first = n
-		}
 		a.next = n + 1
 		var e Entry
-		if err := json.Unmarshal(value, &e); err == nil && e.What == vhostEnded { // List tells of one that cannot be read
-			a.ended[e.VHost] = n
+		if err := json.Unmarshal(value, &e); err != nil { // List tells of one that cannot be read
+			e = Entry{}
 		}
+		e.ID = n
+		a.keep(&e)
 		return nil
 	})
 	a.next = max(a.next, 1)
-	a.first = max(a.first, 1)
 	return a, err
 }
 
@@ -131,24 +159,68 @@ func (a *Audit) With(act Act, records []mutation.Change) error {
 		return err // impossible: it has only texts and numbers
 	}
 	changes := append(records[:len(records):len(records)], mutation.Change{Key: appendActKey([]byte(datadir.RecordPrefix), e.ID), Value: value})
-	first := a.first
-	if a.next+1-first > MaxActs+auditSlice {
-		for ; a.next+1-first > MaxActs; first++ {
-			changes = append(changes, mutation.Change{Key: appendActKey([]byte(datadir.RecordPrefix), first)})
-		}
+	if !again {
+		a.keep(&e)
+	}
+	for _, n := range a.gone {
+		changes = append(changes, mutation.Change{Key: appendActKey([]byte(datadir.RecordPrefix), n)})
 	}
 	if err := a.b.PutRecords(mutation.All(changes), true); err != nil {
-		return err
+		return err // the node is stopping
 	}
+	if len(a.gone) > 0 && a.now().Sub(a.full) >= actsRun {
+		a.full = a.now()
+		a.log.Info("The audit is full: of who has most entries the oldest go. This is logged once a minute", "entries", len(a.kept), "last_of", e.owner(), "pushed_out", a.pushedOut())
+	}
+	a.gone = a.gone[:0]
+	a.remember(e)
+	return nil
+}
+
+// keep puts a new entry on the shelf. REQUIRES: mu is held, or nobody else has a.
+func (a *Audit) keep(e *Entry) {
+	a.next = e.ID + 1
+	a.kept = append(a.kept, keptAct{e.ID, e.VHost})
 	if e.What == vhostEnded {
 		a.ended[e.VHost] = e.ID
 	}
-	if first != a.first {
-		maps.DeleteFunc(a.ended, func(_ string, n uint64) bool { return n < first })
+	for _, n := range a.shelf.Put(e.owner(), e.ID, 1) {
+		a.drop(n)
 	}
-	a.first, a.next = first, max(a.next, e.ID+1)
-	a.remember(e)
-	return nil
+}
+
+// drop forgets an entry that is not on the shelf any more. With the last entry about the end of a virtual host goes what is
+// about it, which would otherwise be taken for that of a later one. REQUIRES: mu is held.
+func (a *Audit) drop(n uint64) {
+	i, found := slices.BinarySearchFunc(a.kept, n, func(k keptAct, n uint64) int { return cmp.Compare(k.id, n) })
+	if !found {
+		return
+	}
+	vhost := a.kept[i].vhost
+	a.kept = slices.Delete(a.kept, i, i+1)
+	a.gone = append(a.gone, n)
+	if a.ended[vhost] != n {
+		return
+	}
+	delete(a.ended, vhost)
+	a.kept = slices.DeleteFunc(a.kept, func(k keptAct) bool {
+		if k.vhost != vhost || k.id > n {
+			return false
+		}
+		a.shelf.Remove(k.id)
+		a.gone = append(a.gone, k.id)
+		return true
+	})
+}
+
+// pushedOut is how many entries there ever were that are not kept. REQUIRES: mu is held.
+func (a *Audit) pushedOut() uint64 { return a.next - 1 - uint64(len(a.kept)) }
+
+// PushedOut is how many entries there ever were that are not kept.
+func (a *Audit) PushedOut() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pushedOut()
 }
 
 // endVHost notes that a virtual host is deleted, and by whom.
@@ -173,7 +245,10 @@ func (a *Audit) Outlived(e *Entry) bool {
 // again returns the entry that tells of such an act already. REQUIRES: mu is held.
 func (a *Audit) again(act *Act, at int64) (Entry, bool) {
 	for _, e := range a.recent {
-		if e.Act == *act && at >= e.At && at-e.At < actsRun.Milliseconds() {
+		if !a.shelf.Has(e.ID) {
+			continue
+		}
+		if e.Act.alike(*act) && at >= e.At && at-e.At < actsRun.Milliseconds() {
 			e.Times++
 			e.Last = at
 			return e, true
@@ -201,7 +276,7 @@ func (a *Act) bound() {
 	for _, t := range []struct {
 		text *string
 		most int
-	}{{&a.Who, maxObject}, {&a.Peer, maxObject}, {&a.What, maxObject}, {&a.VHost, maxObject}, {&a.Object, maxObject}, {&a.Why, maxReason}, {&a.Detail, maxDetail}} {
+	}{{&a.Who, maxObject}, {&a.Peer, maxObject}, {&a.What, maxObject}, {&a.VHost, maxObject}, {&a.Object, maxObject}, {&a.Why, maxReason}, {&a.Detail, maxDetail}, {&a.For, maxObject}} {
 		if len(*t.text) > t.most {
 			*t.text = (*t.text)[:t.most-len("…")] + "…"
 		}
@@ -233,21 +308,28 @@ func (q *ActQuery) chooses(e *Entry) bool {
 // List returns entries that the query chooses, the latest first, and the Before of the next page, 0 if there is none.
 func (a *Audit) List(q ActQuery) (list []Entry, next uint64, err error) {
 	a.mu.Lock()
-	first, end := a.first, a.next
-	a.mu.Unlock()
-	if end-first > MaxActs {
-		first = end - MaxActs
-	}
+	end := a.next
 	if q.Before != 0 {
 		end = min(end, q.Before)
 	}
+	kept := map[uint64]bool{}
+	var blocks []uint64
+	for _, k := range a.kept {
+		if k.id < end {
+			kept[k.id] = true
+			if block := k.id >> 8; len(blocks) == 0 || blocks[len(blocks)-1] != block {
+				blocks = append(blocks, block)
+			}
+		}
+	}
+	a.mu.Unlock()
 	// The numbers of a block begin with the same seven bytes; a block is read forwards, the blocks backwards.
-	for block := int64(end >> 8); block >= int64(first>>8); block-- {
+	for _, block := range slices.Backward(blocks) {
 		var found []Entry
-		prefix := appendActKey(nil, uint64(block)<<8)
+		prefix := appendActKey(nil, block<<8)
 		err = a.b.RangeRecords(string(prefix[:len(prefix)-1]), func(key, value []byte) error {
 			n, ok := actNumber(key)
-			if !ok || n < first || n >= end {
+			if !ok || !kept[n] {
 				return nil
 			}
 			var e Entry

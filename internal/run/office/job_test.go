@@ -595,7 +595,7 @@ func TestOldJobsAreForgotten(t *testing.T) {
 	d.letters("classic", "classic", 1)
 	first := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
 	for i := range keptJobs - 1 {
-		r := record{Job: Job{ID: first.ID + uint64(i) + 1, State: Done}}
+		r := record{Job: Job{ID: first.ID + uint64(i) + 1, State: Done, By: first.By}}
 		d.jobs.mu.Lock()
 		d.jobs.jobs[r.ID] = &job{r: r}
 		d.jobs.last = r.ID
@@ -708,4 +708,27 @@ func TestAPlanStandsWhileNothingChanges(t *testing.T) {
 			t.Errorf("%s, and the plan stands (%v)", change.what, err)
 		}
 	}
+}
+
+// A user's many jobs push out none of another's finished jobs, and leave others room to begin some.
+func TestJobsAreSharedByUser(t *testing.T) {
+	d := openBureau(t, vfs.NewMem(), nil)
+	defer d.close()
+	d.letters("classic", "classic", 1)
+	d.jobs.mu.Lock()
+	d.jobs.jobs[1] = &job{r: record{Job: Job{ID: 1, State: Done, By: "ann"}}}
+	for i := range uint64(keptJobs + 60) {
+		d.jobs.jobs[2+i] = &job{r: record{Job: Job{ID: 2 + i, State: Done, By: "low"}}}
+	}
+	err := d.jobs.prune()
+	_, anns := d.jobs.jobs[1]
+	if _, oldest := d.jobs.jobs[62]; err != nil || !anns || oldest || len(d.jobs.jobs) != keptJobs {
+		t.Errorf("%d jobs, ann's is there: %v, low's oldest: %v, %v", len(d.jobs.jobs), anns, oldest, err)
+	}
+	for i := range uint64(activeJobs) {
+		d.jobs.jobs[5000+i] = &job{r: record{Job: Job{ID: 5000 + i, State: Paused, By: fmt.Sprint("low", i%4)}}}
+	}
+	d.jobs.last = 9000
+	d.jobs.mu.Unlock()
+	d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
 }

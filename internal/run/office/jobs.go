@@ -18,6 +18,7 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/share"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -58,7 +59,8 @@ type job struct {
 }
 
 // keptJobs is how many finished jobs are kept, activeJobs how many may be unfinished, and userJobs how many of these one user may have.
-const keptJobs, activeJobs, userJobs = 1000, 200, 50
+// Whoever has fewer than ownJobs may begin another although activeJobs are unfinished: others cannot take that.
+const keptJobs, activeJobs, userJobs, ownJobs = 1000, 200, 50, 4
 
 const jobPrefix = "job/"
 
@@ -201,7 +203,7 @@ func (m *Jobs) enrol(c *broker.Connection, r *Request, with *record, planned int
 		}
 	}
 	switch {
-	case active >= activeJobs:
+	case active >= activeJobs && own >= ownJobs:
 		return nil, refuse(Conflict, "%d jobs are not finished, which is as many as may be: wait for one, or cancel one", active)
 	case own >= userJobs:
 		return nil, refuse(Conflict, "%d jobs of user '%s' are not finished, which is as many as one user may have: wait for one, or cancel one", own, c.User)
@@ -249,6 +251,9 @@ func (m *Jobs) act(r *record, by Actor, deed string) Act {
 	a := Act{Actor: by, What: "job." + deed, VHost: r.VHost, Object: strconv.FormatUint(r.ID, 10), Why: r.Reason}
 	shown := m.show(r)
 	a.Count = shown.Moved
+	if by == (Actor{}) {
+		a.For = r.By
+	}
 	told := map[string]any{"action": r.Action, "queues": r.Queues, "moved": shown.Moved, "stays": r.Stays, "outcomes": shown.Outcomes, "state": r.State, "state_why": r.Why}
 	if deed == "made" {
 		a.Count = uint64(r.Planned)
@@ -296,19 +301,19 @@ func (m *Jobs) set(j *job, by Actor, s State, why string) error {
 	return nil
 }
 
-// prune drops the oldest of too many finished jobs. REQUIRES: m.mu is held.
+// prune drops the oldest finished jobs of who has most, if there are too many. REQUIRES: m.mu is held.
 func (m *Jobs) prune() error {
-	var over []uint64
-	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
-		if m.jobs[id].r.State.over() {
-			over = append(over, id)
-		}
-	}
+	shelf := share.NewShelf[string, uint64](keptJobs)
 	var gone []mutation.Change
-	for len(over) > keptJobs {
-		delete(m.jobs, over[0])
-		gone = append(gone, mutation.Change{Key: jobKey(over[0])})
-		over = over[1:]
+	for _, id := range slices.Sorted(maps.Keys(m.jobs)) {
+		if !m.jobs[id].r.State.over() {
+			continue
+		}
+		for _, out := range shelf.Put(m.jobs[id].r.By, id, 1) {
+			m.log.Info("There are too many finished jobs: the oldest of who has most is forgotten", "job", out, "user", m.jobs[out].r.By)
+			delete(m.jobs, out)
+			gone = append(gone, mutation.Change{Key: jobKey(out)})
+		}
 	}
 	if len(gone) == 0 {
 		return nil
