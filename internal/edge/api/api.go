@@ -115,8 +115,8 @@ type server struct {
 	// plainBodies and largeBodies have the bodies in memory: see request.waitForRoom. imports has the imports of letters that are
 	// under way, watchers the requests that watch jobs. They are shared by user.
 	plainBodies, largeBodies, imports, watchers *share.Room[string]
-	imported atomic.Pointer[[32]byte] // the checksum of the last import
-	checks   chan struct{}            // counts the dry runs of definitions
+	imported                                    atomic.Pointer[[32]byte] // the checksum of the last import
+	checks                                      chan struct{}            // counts the dry runs of definitions
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.
