@@ -160,6 +160,7 @@ func (r *request) leaveRoom() {
 // at most. So a place is held by who sends, and not by who stays.
 const (
 	leastRate = 4 << 10
+	perByte   = time.Second / leastRate
 	bodyGrace = 30 * time.Second
 	bodyTime  = time.Minute // for a body that is in memory: it keeps its place from others until it is there
 )
@@ -207,7 +208,7 @@ func (b *arriving) Read(p []byte) (int, error) {
 
 // came notes that bytes have come.
 func (b *arriving) came(n int) {
-	b.due = b.due.Add(time.Duration(n) * time.Second / leastRate)
+	b.due = b.due.Add(time.Duration(n) * perByte) // n is what one read returns
 	if latest := b.now().Add(bodyGrace); b.due.After(latest) {
 		b.due = latest
 	}
