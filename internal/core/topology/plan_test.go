@@ -17,7 +17,7 @@ func TestPlansAreCheckedAgain(t *testing.T) {
 	f := newFixture(t, Options{})
 	rapid.Check(t, func(t *rapid.T) {
 		vhost := message.VHost("planned")
-		f.DeleteVHost(vhost)
+		_, _ = f.DeleteVHost(vhost)
 		put := func() {
 			if _, _, err := f.PutVHost(vhost, Metadata{}); err != nil {
 				t.Fatal(err)
@@ -29,7 +29,7 @@ func TestPlansAreCheckedAgain(t *testing.T) {
 			operator := rapid.Bool().Draw(t, "operator")
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
-				f.DeleteVHost(vhost)
+				_, _ = f.DeleteVHost(vhost)
 				put()
 			case 1:
 				if _, err := f.DeletePolicy(vhost, d.Name, operator); err != nil {

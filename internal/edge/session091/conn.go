@@ -60,9 +60,9 @@ const (
 	defaultFrameMax   = 131072
 	minFrameMax       = 4096
 
-	// NoChannelMax and NoFrameMax tell the client that there is no limit. A channel's number has 16 bits, and a frame is never
-	// larger than a message may be.
-	NoChannelMax     = math.MaxUint16
+	// NoChannelMax is a ChannelMax that is no limit: a channel's number has 16 bits.
+	NoChannelMax = math.MaxUint16
+	// NoFrameMax is a FrameMax that is no limit. A frame is never larger than a message may be.
 	NoFrameMax       = math.MaxUint32
 	openFrameMax     = 8192 // before tune-ok (BR-1.7)
 	defaultHeartbeat = 60 * time.Second
