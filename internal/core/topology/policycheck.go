@@ -146,6 +146,7 @@ func (p *PolicyDecl) check(operator, strict bool) (*expression.Name, error) {
 		complaints = append(complaints, c)
 	}
 	if len(complaints) > 0 {
+		slices.Reverse(complaints) // RabbitMQ's order
 		return nil, validationFailed(complaints...)
 	}
 	return pattern, nil

@@ -198,6 +198,8 @@ func TestDL_3_4_ArgumentErrors(t *testing.T) {
 		{durableQueue("q", arg("x-max-priority", "high")), "invalid arg 'x-max-priority'" + inQ + `: "expected integer, got longstr"`},
 		{quorumQueue("q", arg("x-max-priority", int32(5))), "invalid arg 'x-max-priority'" + inQ + " of queue type rabbit_quorum_queue"},
 		{durableQueue("q", arg("x-delivery-limit", int32(5))), "invalid arg 'x-delivery-limit'" + inQ + " of queue type rabbit_classic_queue"},
+		{durableQueue("q", arg("x-consumer-timeout", int32(-1))), "invalid arg 'x-consumer-timeout'" + inQ + " of queue type rabbit_classic_queue"},
+		{durableQueue("q", arg("x-consumer-timeout", int32(-1)), arg("x-overflow", "bogus")), "invalid arg 'x-overflow'" + inQ + ": invalid_overflow"},
 		{durableQueue("q", arg("x-queue-type", int32(5))), "invalid arg 'x-queue-type'" + inQ + ": {unacceptable_type,signedint}"},
 		{durableQueue("q", arg("x-queue-type", "bogus")), "invalid arg 'x-queue-type'" + inQ + `: "unsupported queue type 'bogus'"`},
 		{durableQueue("q", arg("x-queue-version", int32(1))), "invalid arg 'x-queue-version'" + inQ + `: "unsupported queue version '1'"`},

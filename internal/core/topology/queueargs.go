@@ -53,10 +53,10 @@ var retryCurveChecks = []struct {
 	{"x-delayed-retry-jitter", numberBetween(0, 1, "a number from 0 to 1")},
 }
 
-// checkArguments makes the value checks, then looks for arguments of other types.
+// checkArguments makes the value checks, then looks for arguments of other types, whose values do not matter.
 func (d dialect) checkArguments(t QueueType, args amqp091.Table, r Resource) error {
 	for _, c := range argumentChecks {
-		if v, ok := args.Get(c.arg); ok {
+		if v, ok := args.Get(c.arg); ok && !d.foreign(t, c.arg) {
 			if reason := c.check(v, args); reason != "" {
 				return invalidArg(c.arg, r, reason)
 			}
