@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -115,8 +116,10 @@ type server struct {
 	// plainBodies and largeBodies have the bodies in memory: see request.waitForRoom. imports has the imports of letters that are
 	// under way, watchers the requests that watch jobs. They are shared by user.
 	plainBodies, largeBodies, imports, watchers *share.Room[string]
-	imported                                    atomic.Pointer[[32]byte] // the checksum of the last import
-	checks                                      chan struct{}            // counts the dry runs of definitions
+
+	reads    *share.Turns[string]     // see route.readsAll
+	imported atomic.Pointer[[32]byte] // the checksum of the last import
+	checks   *share.Turns[string]     // the dry runs of definitions: each has a broker of its own
 }
 
 // Handler answers the requests for everything below /api, and keeps histories of a day.
@@ -158,7 +161,7 @@ func New(o Options) Handler {
 	if o.Known == nil {
 		o.Known = func(context.Context) {}
 	}
-	s := &server{Options: o, b: o.Broker, plainBodies: share.NewRoom[string](plainBodies), largeBodies: share.NewRoom[string](largeBodies), imports: share.NewRoom[string](imports), watchers: share.NewRoom[string](maxWatchers), checks: make(chan struct{}, 1)}
+	s := &server{Options: o, b: o.Broker, plainBodies: share.NewRoom[string](plainBodies), largeBodies: share.NewRoom[string](largeBodies), reads: share.NewTurns[string](runtime.GOMAXPROCS(0)), imports: share.NewRoom[string](imports), watchers: share.NewRoom[string](maxWatchers), checks: share.NewTurns[string](1)}
 	s.history.tellsStart = !s.b.Strict
 	if o.SessionLife > 0 {
 		s.sessions.life = min(o.SessionLife, sessionLife)
@@ -223,6 +226,19 @@ func (s *server) serve(out *responder, hr *http.Request) {
 	s.audit(r, out)
 }
 
+// handle calls the route's handler. What grows with all that is declared is read by as many at a time as there are processors, whose users
+// take turns.
+func (r *request) handle() (any, error) {
+	if !r.rt.readsAll() {
+		return r.rt.handle(r)
+	}
+	if !r.s.reads.Begin(r.user, r.Context().Done(), nil) {
+		return nil, nobodyWaits
+	}
+	defer r.s.reads.End()
+	return r.rt.handle(r)
+}
+
 // unknown answers a request for what there is not. RabbitMQ looks for a file of its page there, which can only be read.
 func (s *server) unknown(out *responder, method string) {
 	switch {
@@ -253,7 +269,7 @@ func (r *request) serve(out *responder) {
 		out.fail(asFailure(err))
 		return
 	}
-	answer, err := r.rt.handle(r)
+	answer, err := r.handle()
 	if err != nil {
 		f := asFailure(err)
 		if f.status >= http.StatusInternalServerError && f != nobodyWaits && f != crashed {

@@ -257,13 +257,11 @@ func (s *server) importOrCheck(r *request, vhost message.VHost) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.checks <- struct{}{}: // each has a broker of its own
-	case <-r.Context().Done():
+	if !s.checks.Begin(r.user, r.Context().Done(), nil) {
 		return nil, nobodyWaits
 	}
 	obstacles, warnings, err := definitions.Check(r.Context(), s.b.Options, present, text, vhost, s.b.HandlesParameters)
-	<-s.checks
+	s.checks.End()
 	if errors.Is(err, definitions.ErrEnded) {
 		return nil, nobodyWaits
 	}

@@ -26,6 +26,24 @@ type route struct {
 	handle          func(*request) (any, error)
 }
 
+// ofAll are the first segments of resources whose lists grow with what is declared and who is connected.
+var ofAll = []string{"overview", "definitions", "all-configuration", "queues", "exchanges", "bindings", "connections", "channels", "consumers", "vhosts", "permissions", "users"}
+
+// readsAll says whether the answer may take long because it is about all there is: a list, or a whole of it. The office's lists of letters have
+// bounds of their own.
+func (r *route) readsAll() bool {
+	first, _, _ := strings.Cut(r.pattern, "/")
+	if r.method != http.MethodGet {
+		return false
+	}
+	if r.pattern == "office/topology/{vhost}" || strings.HasPrefix(r.pattern, "office/lint") {
+		return true
+	}
+	last := r.pattern[strings.LastIndexByte(r.pattern, '/')+1:]
+	one := strings.HasPrefix(last, "{") && last != "{vhost}" || last == "{vhost}" && first == "vhosts"
+	return slices.Contains(ofAll, first) && !one
+}
+
 // routeTable finds routes by path. http.ServeMux is not used: it answers 404
 // where a parameter is exactly %2F, which is the default virtual host.
 type routeTable struct {

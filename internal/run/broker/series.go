@@ -95,8 +95,8 @@ type connectionPairs struct {
 
 // tally counts a message of a channel on a route.
 func (c *Connection) tally(r *routeCounts, channel uint16) {
-	if c.client == nil { // nobody says when it ends
-		c.countLoose(r.exchange, channel, r.targets)
+	if c.client == nil {
+		c.countEnded(r.exchange, r.targets)
 		return
 	}
 	for _, t := range r.of {
@@ -194,6 +194,10 @@ func (c *Connection) bringAll() {
 
 // countLoose counts a message whose route is not kept.
 func (c *Connection) countLoose(exchange message.ExchangeName, channel uint16, targets []*partition.Queue) {
+	if c.client == nil { // nobody says when it ends
+		c.countEnded(exchange, targets)
+		return
+	}
 	for _, q := range targets {
 		k := channelPair{through{exchange, q}, channel}
 		n := c.pairs.of[k] // only this goroutine changes the map
@@ -207,8 +211,26 @@ func (c *Connection) countLoose(exchange message.ExchangeName, channel uint16, t
 		}
 	}
 	c.sweepPairs()
-	if c.client == nil {
-		c.endPairs(func(uint16) bool { return true })
+}
+
+// countEnded counts a message as those of channels that have ended.
+func (c *Connection) countEnded(exchange message.ExchangeName, targets []*partition.Queue) {
+	c.b.pairs.mu.Lock()
+	v := c.pairsOfVHost()
+	for _, q := range targets {
+		t := through{exchange, q}
+		if _, there := v.ended[t]; !there {
+			if v.n >= maxPairs {
+				continue
+			}
+			v.n++
+		}
+		v.ended[t]++
+	}
+	sweep := v.n >= v.sweepAt
+	c.b.pairs.mu.Unlock()
+	if sweep {
+		c.b.sweepEnded(v)
 	}
 }
 
