@@ -139,11 +139,15 @@ func (n *Name) Steps() int {
 	return total
 }
 
-// lookAhead splits ^(?!AHEAD)REST into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,
+// lookAhead splits ^(?!AHEAD)REST, also behind (?i), into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,
 // since both begin where the name begins. It takes no REST with a choice outside of parentheses, of which the look-ahead would
 // be a part of one alternative only, none that says how often the look-ahead is made, and no quoting by \Q, which hides parentheses.
 func lookAhead(text string) (ahead, rest string, ok bool) {
 	const begin = "^(?!"
+	flags := ""
+	if after, ok := strings.CutPrefix(text, "(?i)"); ok {
+		flags, text = "(?i)", after
+	}
 	after, ok := strings.CutPrefix(text, begin)
 	if !ok || strings.Contains(text, `\Q`) {
 		return "", "", false
@@ -174,7 +178,7 @@ func lookAhead(text string) (ahead, rest string, ok bool) {
 	if end < 0 || end+1 < len(after) && strings.IndexByte("*+?{", after[end+1]) >= 0 {
 		return "", "", false
 	}
-	return "^(?:" + after[:end] + ")", "^" + after[end+1:], true
+	return flags + "^(?:" + after[:end] + ")", flags + "^" + after[end+1:], true
 }
 
 // steps estimates how many places of an expression one byte of a text may reach. Repetitions are written out, and

@@ -55,6 +55,8 @@ func TestALookAheadAtTheBeginningIsAllBut(t *testing.T) {
 		{`^(?!(?:a|b)[)x]).*c`, []string{"abc", "bc"}, []string{"a)c", "bxc", "ab"}},
 		{`^(?!a[]|]).*`, []string{"ab"}, []string{"a]", "a|"}},
 		{`^(?![[:alpha:])]|\d).*`, []string{"", "_a"}, []string{"a", ")", "1"}},
+		{`(?i)^(?!AMQ\.)o`, []string{"Orders", "o"}, []string{"amq.o", "x"}},
+		{`(?i)^(?!o\.)o`, []string{"Orders", "o"}, []string{"O.x"}},
 		{`^(?!a)(b|c)$`, []string{"b", "c"}, []string{"a", "bc"}},
 	} {
 		n, err := CompileName(c.text)
