@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -18,6 +20,9 @@ const (
 	// MaxSteps is how many places of an expression may be reached by the same byte of a text, as steps estimates it. Each takes
 	// some 40 ns a byte: 5 ms for a name, which has 255 bytes at most.
 	MaxSteps = 512
+	// maxFolded is how many characters the ranges of an expression may span if it ignores case: Go looks at each of them for
+	// the other case, some 50 ns each time that it parses the expression.
+	maxFolded = 1 << 18
 )
 
 // TooLarge refuses a valid expression that is too large.
@@ -38,6 +43,9 @@ func Compile(text string) (*regexp.Regexp, error) {
 func CheckSize(text string) error {
 	if len(text) > MaxBytes {
 		return &TooLarge{fmt.Sprintf("regular expression of %d bytes, %d at most", len(text), MaxBytes)}
+	}
+	if folded(text) > maxFolded {
+		return &TooLarge{fmt.Sprintf("regular expression that ignores case and has ranges of more than %d characters in all", maxFolded)}
 	}
 	ahead, rest, ok := lookAhead(text)
 	if !ok {
@@ -64,6 +72,30 @@ func checkSteps(text string) error {
 		return &TooLarge{fmt.Sprintf("regular expression of too many steps, %d at most (a repetition counts as often as it may repeat)", MaxSteps)}
 	}
 	return nil
+}
+
+// folded is how many characters the ranges of an expression span at most, as far as they have two cases; 0 if the expression cannot
+// ignore case. What only looks like a range is counted, too.
+func folded(text string) (n int) {
+	const last = 0x1e943 // with two cases
+	if !strings.Contains(text, "(?") {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		if text[i] != '-' {
+			continue
+		}
+		from, _ := utf8.DecodeLastRuneInString(text[:i])
+		to, _ := utf8.DecodeRuneInString(text[i+1:])
+		if hex, ok := strings.CutPrefix(text[i+1:], `\x{`); ok {
+			hex, _, _ = strings.Cut(hex, "}")
+			if code, err := strconv.ParseInt(hex, 16, 32); err == nil {
+				to = rune(code)
+			}
+		}
+		n += max(0, int(min(to, last)-from))
+	}
+	return n
 }
 
 // Name is an expression that names are matched with: of queues, exchanges, keys. It knows one thing that Go's expressions
@@ -107,11 +139,15 @@ func (n *Name) Steps() int {
 	return total
 }
 
-// lookAhead splits ^(?!AHEAD)REST into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,
+// lookAhead splits ^(?!AHEAD)REST, also behind (?i), into ^(?:AHEAD) and ^REST: the whole matches where the first does not and the second does,
 // since both begin where the name begins. It takes no REST with a choice outside of parentheses, of which the look-ahead would
-// be a part of one alternative only, and no quoting by \Q, which hides parentheses.
+// be a part of one alternative only, none that says how often the look-ahead is made, and no quoting by \Q, which hides parentheses.
 func lookAhead(text string) (ahead, rest string, ok bool) {
 	const begin = "^(?!"
+	flags := ""
+	if after, ok := strings.CutPrefix(text, "(?i)"); ok {
+		flags, text = "(?i)", after
+	}
 	after, ok := strings.CutPrefix(text, begin)
 	if !ok || strings.Contains(text, `\Q`) {
 		return "", "", false
@@ -122,6 +158,8 @@ func lookAhead(text string) (ahead, rest string, ok bool) {
 		switch c := after[i]; {
 		case c == '\\':
 			i++
+		case class && strings.HasPrefix(after[i:], "[:") && strings.Contains(after[i+2:], ":]"):
+			i += 2 + strings.Index(after[i+2:], ":]") + 1 // as in [[:alpha:]]: this bracket does not end the class
 		case class:
 			// The first sign of a class is of it, also if it is a bracket.
 			class = c != ']' || i == classAt+1 || i == classAt+2 && after[classAt+1] == '^'
@@ -137,10 +175,10 @@ func lookAhead(text string) (ahead, rest string, ok bool) {
 			return "", "", false
 		}
 	}
-	if end < 0 {
+	if end < 0 || end+1 < len(after) && strings.IndexByte("*+?{", after[end+1]) >= 0 {
 		return "", "", false
 	}
-	return "^(?:" + after[:end] + ")", "^" + after[end+1:], true
+	return flags + "^(?:" + after[:end] + ")", flags + "^" + after[end+1:], true
 }
 
 // steps estimates how many places of an expression one byte of a text may reach. Repetitions are written out, and

@@ -22,6 +22,9 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"a text anywhere":           strings.Repeat("a", 600),
 		"behind a look-ahead":       `^(?!amq\.).{0,1000}`,
 		"in a look-ahead":           `^(?!.{0,1000}b).*`,
+		"wide ranges without case":  "(?i)" + strings.Repeat("[B-\U0001e942]", 400),
+		"the same in a class":       "a(?i:[" + strings.Repeat("B-\U0001e942", 400) + "])",
+		"the same by numbers":       "(?i)[" + strings.Repeat(`B-\x{1E942}`, 100) + "]",
 	} {
 		re, err := Compile(text)
 		if tooLarge := (*TooLarge)(nil); re != nil || !errors.As(err, &tooLarge) {
@@ -32,7 +35,8 @@ func TestExpressionsAreBounded(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", ".*", "^amq\\.", "^(orders|invoices)$", "^.{0,255}$", `^\p{L}{1,255}$`, "a{500}", "(?i)^[a-z0-9._-]{1,255}$", "^(" + strings.Repeat("some.queue|", 300) + "last)$",
+		"", ".*", "^amq\\.", "^(orders|invoices)$", "^.{0,255}$", `^\p{L}{1,255}$`, "a{500}", "(?i)^[a-z0-9._-]{1,255}$", "(?i)^[а-яё0-9]+-[α-ω]+$", "(?i)^[一-龥ぁ-ん]{1,20}$", `(?i)[^\x{0}-\x{ff}]`, "[B-\U0001e942]{100}",
+		"^(" + strings.Repeat("some.queue|", 300) + "last)$",
 	} {
 		if _, err := Compile(text); err != nil {
 			t.Errorf("%.40s: %v", text, err)
@@ -50,6 +54,9 @@ func TestALookAheadAtTheBeginningIsAllBut(t *testing.T) {
 		{`^(?!amq\.|mgmt\.).+$`, []string{"orders", "amqp"}, []string{"", "amq.x", "mgmt.x"}},
 		{`^(?!(?:a|b)[)x]).*c`, []string{"abc", "bc"}, []string{"a)c", "bxc", "ab"}},
 		{`^(?!a[]|]).*`, []string{"ab"}, []string{"a]", "a|"}},
+		{`^(?![[:alpha:])]|\d).*`, []string{"", "_a"}, []string{"a", ")", "1"}},
+		{`(?i)^(?!AMQ\.)o`, []string{"Orders", "o"}, []string{"amq.o", "x"}},
+		{`(?i)^(?!o\.)o`, []string{"Orders", "o"}, []string{"O.x"}},
 		{`^(?!a)(b|c)$`, []string{"b", "c"}, []string{"a", "bc"}},
 	} {
 		n, err := CompileName(c.text)
@@ -68,7 +75,7 @@ func TestALookAheadAtTheBeginningIsAllBut(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`^(?!a)b|c`, `(?!a)b`, `^x(?!a)b`, `^(?!a`, `^(?!\Qa)\E)b`, `^(?!(?!a)b)c`} {
+	for _, text := range []string{`^(?!a)b|c`, `(?!a)b`, `^x(?!a)b`, `^(?!a)x[[:alpha:](]|b`, `^(?!a)*b`, `^(?!a){0}b`, `^(?!a)?b`, `^(?!a`, `^(?!\Qa)\E)b`, `^(?!(?!a)b)c`} {
 		if n, err := CompileName(text); err == nil {
 			t.Errorf("%s is taken as %v", text, n)
 		}

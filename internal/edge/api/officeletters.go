@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -97,30 +98,31 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 		out.begin(http.StatusOK)
 		flusher := http.NewResponseController(out.ResponseWriter)
 		var lines bytes.Buffer
-		send := func(what string, v any) bool {
-			if err := writeJSON(&lines, map[string]any{what: v}); err != nil {
+		flush := func() error {
+			_, err := out.Write(lines.Bytes())
+			lines.Reset()
+			return err
+		}
+		line := func(what string, v any) bool {
+			if writeJSON(&lines, map[string]any{what: v}) != nil {
 				return false
 			}
 			lines.WriteByte('\n')
-			if what == "letter" && lines.Len() < 32<<10 {
-				return true
-			}
-			_, err := out.Write(lines.Bytes())
-			lines.Reset()
-			return err == nil
+			return true
 		}
 		told := time.Now()
-		ctx := r.Context()
-		end, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool {
-			if gone = r.goesOn(); gone != nil {
-				return false
-			}
-			return send("letter", row)
-		}, func(examined, total int) {
-			if at := time.Now(); at.Sub(told) >= progressEvery {
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		// Between two slices, when others may look: a client that reads slowly, or a backend that thinks, keeps nobody from it.
+		reached, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool { return line("letter", row) }, func(examined, total int) {
+			at := time.Now()
+			tell := at.Sub(told) >= progressEvery
+			if tell {
 				told = at
-				send("progress", map[string]int{"examined": examined, "total": total})
-				_ = flusher.Flush()
+				line("progress", map[string]int{"examined": examined, "total": total})
+			}
+			if gone = r.goesOn(); gone != nil || lines.Len() >= 32<<10 && flush() != nil || tell && (flush() != nil || flusher.Flush() != nil) {
+				end()
 			}
 		})
 		if gone != nil {
@@ -128,10 +130,11 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 		}
 		if err != nil {
 			f := asFailure(asJobFailure(err))
-			send("error", map[string]any{"error": f.kind, "reason": f.reason})
-			return
+			line("error", map[string]any{"error": f.kind, "reason": f.reason})
+		} else {
+			line("end", reached)
 		}
-		send("end", end)
+		_ = flush()
 	}
 }
 

@@ -20,19 +20,19 @@ type clock struct {
 	wall func(time.Time) int64 // milliseconds since 1970
 	made time.Time
 
-	lead atomic.Int64
+	lead  atomic.Int64
+	ahead atomic.Bool // the last reading was ahead of the wall
 
 	mu      sync.Mutex // while it is ahead
-	slowed  int64      // elapsed when lead was last lowered
+	slowed  int64      // elapsed when it came to be ahead, or when lead was last lowered or caught up
 	highest int64      // of what was returned then
 }
 
-// The readings of wall and elapsed may be taken some milliseconds apart.
 const (
+	// apart is by how many milliseconds the readings of wall and elapsed may be apart.
 	apart = 20
-	// slowdown is how much of the time that passes is given back, as a divisor. slowAtOnce bounds what counts as passed.
-	slowdown   = 16
-	slowAtOnce = 1000
+	// slowdown is how much of the time that passes is given back, as a divisor.
+	slowdown = 16
 )
 
 func newClock(wall func(time.Time) int64) *clock {
@@ -55,6 +55,9 @@ func (c *clock) at(t time.Time) int64 {
 	case ahead < -apart:
 		raise(&c.lead, wall-elapsed)
 	}
+	if c.ahead.Load() {
+		c.ahead.Store(false)
+	}
 	return wall
 }
 
@@ -62,12 +65,10 @@ func (c *clock) at(t time.Time) int64 {
 func (c *clock) slow(wall, elapsed int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	passed := elapsed - c.slowed
-	if passed > slowAtOnce {
-		passed = 0 // it was not ahead before, or nobody has asked
-		c.slowed = elapsed
+	if !c.ahead.Swap(true) {
+		c.slowed = max(c.slowed, elapsed)
 	}
-	if back := passed / slowdown; back > 0 {
+	if back := (elapsed - c.slowed) / slowdown; back > 0 {
 		c.lead.Add(-back)
 		c.slowed += back * slowdown
 	}
@@ -77,14 +78,20 @@ func (c *clock) slow(wall, elapsed int64) int64 {
 
 // catchUp lets the clock go on at a moment at the earliest.
 func (c *clock) catchUp(moment int64) {
-	raise(&c.lead, moment-time.Since(c.made).Milliseconds())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	elapsed := time.Since(c.made).Milliseconds()
+	if raise(&c.lead, moment-elapsed) {
+		c.slowed = max(c.slowed, elapsed) // what passed before is not taken from the moment
+	}
 }
 
-// raise sets the value to v if v is larger.
-func raise(to *atomic.Int64, v int64) {
+// raise sets the value to v if v is larger, and says whether it was.
+func raise(to *atomic.Int64, v int64) bool {
 	for was := to.Load(); was < v; was = to.Load() {
 		if to.CompareAndSwap(was, v) {
-			return
+			return true
 		}
 	}
+	return false
 }

@@ -49,3 +49,39 @@ func TestTheClockNeverStandsStill(t *testing.T) {
 		t.Errorf("after 80 s it shows %d ms", late)
 	}
 }
+
+// However seldom the clock is read, it gives back what it is ahead. The workers of a quiet node read it every ten seconds.
+func TestTheClockOfAQuietNodeComesBack(t *testing.T) {
+	for _, every := range []time.Duration{10 * time.Millisecond, 999 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		wrong := int64(0)
+		c := newClock(func(t time.Time) int64 { return t.UnixMilli() + wrong })
+		at := c.made.Add(time.Hour) // it was right for long
+		last := c.at(at)
+		wrong = -10_000
+		for begun := at; at.Sub(begun) < 5*time.Minute; {
+			at = at.Add(every)
+			now := c.at(at)
+			if least := every.Milliseconds()*15/16 - 2*apart; now < last+least {
+				t.Fatalf("read every %v: %d ms pass", every, now-last)
+			}
+			last = now
+		}
+		if ahead := last - c.wall(at); ahead > apart {
+			t.Errorf("read every %v it is still %d ms ahead after five minutes", every, ahead)
+		}
+	}
+}
+
+// What the clock gives back is not taken from a moment that it has caught up with meanwhile.
+func TestTheClockShowsWhatItCaughtUpWith(t *testing.T) {
+	c := newClock(func(t time.Time) int64 { return t.UnixMilli() - 60_000 })
+	c.lead.Add(60_000)
+	c.made = c.made.Add(-900 * time.Millisecond) // it is ahead
+	c.now()
+	c.made = c.made.Add(-900 * time.Millisecond) // and time passes
+	moment := c.made.UnixMilli() + 30_000
+	c.catchUp(moment)
+	if now := c.now(); now < moment {
+		t.Errorf("it shows a moment %d ms before the one it caught up with", moment-now)
+	}
+}

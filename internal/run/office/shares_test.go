@@ -48,6 +48,32 @@ func TestAVirtualHostHasAShareOfAStep(t *testing.T) {
 	}
 }
 
+// What is due is moved although there is more to read of its virtual host than a step has time for.
+func TestMuchToReadKeepsNothingFromBeingMoved(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	d.declare("dlq2", "classic")
+	d.declare("work2", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq2"})
+	d.publish("work2", "x")
+	d.kill("work2")
+	d.eventually("it has died", func() bool { return d.ready("dlq2") == 1 })
+	d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, Factor: 1, MaxTimes: 1})
+	w := d.rules.watch
+	d.ahead.Add(60_000)
+	w.share = 0 // a look takes all of it
+	for range 100 {
+		for _, q := range w.queues {
+			if q.info.Decl.Name == "dlq2" {
+				w.walk(q) // so there is always something to read
+			}
+		}
+		w.step()
+	}
+	if d.ready("work") != 3 {
+		t.Errorf("%d of 3 letters that are due are back", d.ready("work"))
+	}
+}
+
 // A search ends with its client, at the next letter.
 func TestASearchEndsWithItsClient(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)

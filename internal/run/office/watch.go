@@ -44,7 +44,8 @@ const maxPending = 1 << 20
 // stepSlices is how many slices are read before what is due is looked at again; actAtOnce how many letters are moved at a time.
 const stepSlices, actAtOnce = 32, 256
 
-// vhostTime is how long the watch looks at letters of one virtual host in a step, before those of the others have their turn.
+// vhostTime is how long the watch looks at letters of one virtual host in a part of a step, which are to read what is new, to tell webhooks
+// what they have missed, and to move what is due: before those of the others have their turn.
 const vhostTime = 4 * lookTime
 
 // watch is the state of the watch. Its goroutine owns it, except for what says otherwise.
@@ -62,7 +63,7 @@ type watch struct {
 	at      int64                           // when targets were looked for
 	looked  map[uint64]int64                // when a queue without letters was last looked into
 	most    int                             // maxPending, except in tests
-	spent   map[message.VHost]time.Duration // in this step, on looking at letters
+	spent   map[message.VHost]time.Duration // in this part of a step, on looking at letters
 	share   time.Duration                   // vhostTime, except in tests
 	reader  *letter.Reader
 }
@@ -97,7 +98,7 @@ type pending struct {
 }
 
 func newWatch(r *Rules) *watch {
-	w := &watch{r: r, most: maxPending, share: vhostTime, reader: letter.NewReader(r.f.Names)}
+	w := &watch{r: r, most: maxPending, share: vhostTime, spent: map[message.VHost]time.Duration{}, reader: letter.NewReader(r.f.Names)}
 	w.reset()
 	return w
 }
@@ -157,7 +158,7 @@ func (w *watch) step() time.Duration {
 		}
 	}
 	hooks := w.r.hooked.Swap(false)
-	w.spent = map[message.VHost]time.Duration{}
+	clear(w.spent)
 	for slices, passed := 0, 0; slices < stepSlices && passed < len(w.reading) && w.r.life.Err() == nil; {
 		q := w.reading[0]
 		w.reading = w.reading[1:]
@@ -171,6 +172,7 @@ func (w *watch) step() time.Duration {
 			w.reading = append(w.reading, q)
 		}
 	}
+	clear(w.spent) // or nothing would be moved as long as there is much to read
 	for _, q := range slices.Collect(maps.Values(w.queues)) {
 		if len(q.behind) > 0 {
 			w.heed(q)
@@ -182,6 +184,7 @@ func (w *watch) step() time.Duration {
 			w.catchUp(q, a, l)
 		}
 	}
+	clear(w.spent)
 	w.due(w.r.now())
 	return w.next(w.r.now())
 }
