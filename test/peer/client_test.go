@@ -181,13 +181,16 @@ func (c *client) read() {
 			if size == 0 {
 				break
 			}
-			c.frame(&f)
+			if c.frame(&f) {
+				return // the server leaves it to the client to close
+			}
 			in = in[size:]
 		}
 	}
 }
 
-func (c *client) frame(f *amqp091.Frame) {
+// frame hears one frame, and says whether the connection is closed with it.
+func (c *client) frame(f *amqp091.Frame) (closed bool) {
 	switch f.Type {
 	case amqp091.FrameHeader:
 		if _, _, props, err := amqp091.ParseContentHeader(f.Payload); err != nil {
@@ -195,17 +198,19 @@ func (c *client) frame(f *amqp091.Frame) {
 		} else if _, err := amqp091.DecodeProps(props); err != nil {
 			c.complain(fmt.Errorf("the server sent bad properties: %w", err))
 		}
-		return
+		return false
 	case amqp091.FrameMethod:
 	default:
-		return
+		return false
 	}
 	m, err := amqp091.DecodeMethod(f.Payload)
 	if err != nil {
 		c.complain(fmt.Errorf("the server sent a bad method: %w", err))
-		return
+		return false
 	}
 	switch m := m.(type) {
+	case *amqp091.ConnectionCloseOk:
+		return true
 	case *amqp091.ConnectionOpenOk:
 		c.opened <- 0
 	case *amqp091.ChannelOpenOk:
@@ -232,6 +237,7 @@ func (c *client) frame(f *amqp091.Frame) {
 			close(c.closing)
 		}
 	}
+	return false
 }
 
 // ended looks why the server ends something.
