@@ -66,7 +66,7 @@ func (s *server) listLetters(r *request) (any, error) {
 	for _, name := range []string{"cursor", "limit", "order", "reveal"} {
 		delete(q, name)
 	}
-	if ask.Query, err = letter.ParseQuery(string(r.vhost()), q, time.Now().UnixMilli()); err != nil {
+	if ask.Query, err = letter.ParseQuery(string(r.vhost()), q, r.s.b.Now()); err != nil {
 		return nil, err
 	}
 	if streams {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
@@ -41,7 +40,7 @@ func (s *server) exportLetters(r *request) (any, error) {
 	if len(filters) > 0 {
 		told, _ = json.Marshal(office.HideFilter(s.maskFor(string(r.vhost()), false), filters)) // texts: never fails
 	}
-	query, err := letter.ParseQuery(string(r.vhost()), filters, time.Now().UnixMilli())
+	query, err := letter.ParseQuery(string(r.vhost()), filters, r.s.b.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -71,7 +71,7 @@ var deadLetterFamily = &family{name: "dead_letters", collect: func(s *scrape) {
 		return
 	}
 	targets := s.Broker.DeadLetterTargets()
-	now := time.Now()
+	now := time.UnixMilli(s.Broker.Now())
 	for _, q := range s.survey() {
 		vhost, name := string(q.Queue.VHost), string(q.Queue.Name)
 		for _, r := range deadletter.Reasons {

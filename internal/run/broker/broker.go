@@ -556,6 +556,9 @@ func (b *Broker) Bodies() *bodies.Store { return b.bodies }
 // Uptime is how long the node has run.
 func (b *Broker) Uptime() time.Duration { return time.Since(b.started) }
 
+// Now is the queues' clock in milliseconds since 1970: messages died by it, so their ages are told by it. It may be ahead of the system's.
+func (b *Broker) Now() int64 { return b.now() }
+
 // Revision rises with each change of topology and accounts. What was found at one revision holds while it does not
 // change.
 func (b *Broker) Revision() uint64 { return b.revision.Load() }

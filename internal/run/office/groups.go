@@ -159,7 +159,7 @@ func (f *Office) Groups(ctx context.Context, r GroupsRequest) (a GroupsAnswer, e
 	if a.Items == nil {
 		a.Items = []*Group{}
 	}
-	draw(list, a.Items, f.now())
+	draw(list, a.Items, f.deaths())
 	return a, nil
 }
 

@@ -36,7 +36,13 @@ func openBureau(t *testing.T, fs vfs.FS, fail func(string)) *bureau {
 
 func openBureauWith(t *testing.T, fs vfs.FS, o Options) *bureau {
 	t.Helper()
-	b, err := broker.Open(broker.Options{FS: fs, Dir: "data", Failpoint: o.Failpoint, RetryHeld: 10 * time.Millisecond})
+	return openBureauOn(t, broker.Options{FS: fs}, o)
+}
+
+func openBureauOn(t *testing.T, node broker.Options, o Options) *bureau {
+	t.Helper()
+	node.Dir, node.Failpoint, node.RetryHeld = "data", o.Failpoint, 10*time.Millisecond
+	b, err := broker.Open(node)
 	if err != nil {
 		t.Fatal(err)
 	}

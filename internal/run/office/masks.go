@@ -154,7 +154,7 @@ func (m *Jobs) mayAsk(r *Request) error {
 	if r.Reveal || mask == nil {
 		return nil
 	}
-	q, err := letter.ParseQuery(r.VHost, r.Filter, m.office.now())
+	q, err := letter.ParseQuery(r.VHost, r.Filter, m.office.deaths())
 	if err != nil {
 		return refuse(BadRequest, "%v", err)
 	}

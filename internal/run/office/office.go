@@ -43,6 +43,7 @@ type Office struct {
 	Webhooks *Webhooks
 	Rules    *Rules
 	b        *broker.Broker
+	deaths   func() int64 // the clock that letters died by, see broker.Now
 	life     context.Context
 	end      context.CancelFunc
 	work     sync.WaitGroup       // goroutines that read catalogues
@@ -59,8 +60,11 @@ func New(o Options) (_ *Office, err error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	deaths := o.Broker.Now
 	if o.Now == nil {
 		o.Now = time.Now
+	} else {
+		deaths = func() int64 { return o.Now().UnixMilli() }
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}
@@ -68,7 +72,7 @@ func New(o Options) (_ *Office, err error) {
 	if o.CatalogueBytes == 0 {
 		o.CatalogueBytes = defaultCatalogueBytes
 	}
-	f := &Office{Options: o, b: o.Broker, looks: share.NewTurns[string](max(1, runtime.GOMAXPROCS(0)/2))}
+	f := &Office{Options: o, b: o.Broker, deaths: deaths, looks: share.NewTurns[string](max(1, runtime.GOMAXPROCS(0)/2))}
 	f.life, f.end = context.WithCancel(context.Background())
 	if f.LintAfter == 0 {
 		f.LintAfter = defaultLintAfter

@@ -144,7 +144,7 @@ func (f *Office) Queues(ctx context.Context, s Scope) []QueueRow {
 }
 
 func (f *Office) row(c *catalogue, reveal bool) QueueRow {
-	at := f.now() / 1000
+	at := f.deaths() / 1000
 	c.mu.Lock()
 	info := c.info
 	r := QueueRow{

@@ -42,7 +42,7 @@ func (f *Office) Retries(ctx context.Context, s Scope) ([]RetryRow, error) {
 		if f.b.Counts(q).Delayed == 0 || s.May != nil && !s.May(q) {
 			continue
 		}
-		r := RetryRow{VHost: q.Decl.VHost, Queue: q.Decl.Name, Due: Arrivals{From: f.now(), Step: dueStep, Counts: make([]int, curvePoints)}}
+		r := RetryRow{VHost: q.Decl.VHost, Queue: q.Decl.Name, Due: Arrivals{From: f.deaths(), Step: dueStep, Counts: make([]int, curvePoints)}}
 		err := f.b.Retries(ctx, q, func(until int64) {
 			r.Waiting++
 			if r.Next == 0 || until < r.Next {

@@ -83,7 +83,7 @@ const maxThreshold = 1_000_000_000
 // newRules reads the rules of an office, and begins to carry them out. Close ends it.
 func newRules(f *Office) (*Rules, error) {
 	r := &Rules{
-		f: f, b: f.b, jobs: f.Jobs, hooks: f.Webhooks, log: f.Logger, now: f.now, wake: make(chan struct{}, 1),
+		f: f, b: f.b, jobs: f.Jobs, hooks: f.Webhooks, log: f.Logger, now: f.deaths, wake: make(chan struct{}, 1),
 		books: map[message.VHost]*book{}, told: map[toldKey]*toldPlace{},
 	}
 	r.life, r.end = context.WithCancel(context.Background())

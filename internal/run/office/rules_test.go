@@ -901,3 +901,18 @@ func TestADeletedRuleStopsWithinASlice(t *testing.T) {
 		t.Errorf("%d letters wait for no rule", len(q.heap))
 	}
 }
+
+// The system's clock was two hours ahead and steps back. Letters die by the queues' clock, which goes on; so a rule is due by it, too.
+func TestRulesGoByTheClockThatLettersDiedBy(t *testing.T) {
+	var wrong atomic.Int64
+	wrong.Store(2 * time.Hour.Milliseconds())
+	d := &chancery{bureau: openBureauOn(t, broker.Options{FS: vfs.NewMem(), Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}, Options{idle: true})}
+	d.f, d.hooks, d.rules = d.office, d.office.Webhooks, d.office.Rules
+	d.b.Now()
+	wrong.Store(0)
+	d.letters("classic", "classic", 3)
+	got, err := d.rules.Try(t.Context(), d.c, Rule{Action: RuleDiscard, Match: map[string][]string{"reason": {"rejected"}}}, false)
+	if err != nil || got.Matched != 3 || got.Due != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
