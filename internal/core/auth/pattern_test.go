@@ -43,6 +43,19 @@ func TestBR_3_2_ExpressionsAreBounded(t *testing.T) {
 	}
 }
 
+// What was taken when expressions might be larger is in force: it does not deny everything.
+func TestStoredExpressionsMayBeLarge(t *testing.T) {
+	const large = "^x.{0,999}"
+	u := New()
+	u.addPermission(Permission{VHost: "v", User: "u", Configure: large, Write: large, Read: large})
+	if p, _ := u.Permission("v", "u"); p.patterns[topology.Read] == nil || !p.patterns[topology.Read].MatchString("xy") {
+		t.Error("a stored permission denies what it allowed")
+	}
+	if p := newTopicPattern(large, "v", "u"); p.compiled == nil {
+		t.Error("a stored topic permission denies everything")
+	}
+}
+
 // An id of a client makes no expression large: who calls itself so may nothing.
 func TestBR_3_5_ClientIDsAreBounded(t *testing.T) {
 	p := newTopicPattern("^(?:{client_id}){100}", "v", "u")

@@ -21,12 +21,12 @@ type Permission struct {
 }
 
 // compile compiles an expression as RabbitMQ does: it may match anywhere in the name; an empty one matches no name; a broken
-// one denies everything (BR-3.2).
+// one denies everything (BR-3.2). Whoever sets it has called checkSizes.
 func compile(text string) *expression.Name {
 	if text == "" {
 		text = "^$"
 	}
-	re, err := expression.CompileName(text)
+	re, err := expression.CompileStored(text)
 	if err != nil {
 		return nil
 	}

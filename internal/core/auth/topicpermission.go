@@ -51,7 +51,11 @@ func (p topicPattern) with(clientID string) *expression.Name {
 	if clientID == "" {
 		clientID = clientIDVariable
 	}
-	return compile(expand(p.open, map[string]string{clientIDVariable: clientID})) // nil if it is too large: the client may choose an id of any length
+	text := expand(p.open, map[string]string{clientIDVariable: clientID})
+	if expression.CheckSize(text) != nil {
+		return nil // the client may choose an id of any length
+	}
+	return compile(text)
 }
 
 // expand puts values in the places of variables. Whoever chooses a value does not choose what the expression means: each

@@ -110,13 +110,22 @@ func CompileName(text string) (*Name, error) {
 	if err := CheckSize(text); err != nil {
 		return nil, err
 	}
+	return CompileStored(text)
+}
+
+// CompileStored is CompileName for an expression that the node has taken earlier, when its size may have been bounded otherwise: what
+// was taken stays in force.
+func CompileStored(text string) (*Name, error) {
 	if ahead, rest, ok := lookAhead(text); ok {
 		not, err := regexp.Compile(ahead)
 		if err != nil {
 			return nil, err
 		}
 		re, err := regexp.Compile(rest)
-		return &Name{re, not}, err
+		if err != nil {
+			return nil, err
+		}
+		return &Name{re, not}, nil
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {

@@ -280,7 +280,7 @@ func (l *loader) addPolicy(r policyRecord, operator bool) error {
 	if err != nil {
 		return err
 	}
-	pattern, err := expression.CompileName(r.Pattern)
+	pattern, err := expression.CompileStored(r.Pattern)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -198,6 +199,25 @@ func TestLoadRefusesDamage(t *testing.T) {
 		_, err := Load(Options{}, func(yield func(k, v []byte) bool) { yield([]byte(c.key), []byte(c.value)) })
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
+// A pattern that was taken when patterns might be larger is read.
+func TestAStoredPatternMayBeLarge(t *testing.T) {
+	for _, kind := range []string{"policy", "operator"} {
+		f := newFixture(t, Options{})
+		vh := f.vhost().Name
+		if _, err := f.PutPolicy(vh, PolicyDecl{Name: "p", Pattern: "a.{0,99}b", Definition: parseDefinition(t, `{"max-length":1}`)}, kind == "operator"); err != nil {
+			t.Fatal(err)
+		}
+		f.save()
+		for key, value := range f.store {
+			f.store[key] = bytes.ReplaceAll(value, []byte("{0,99}"), []byte("{0,999}"))
+		}
+		f = f.restart()
+		if len(*f.vhost().policySet(kind == "operator")) != 1 {
+			t.Errorf("%s: it is not read", kind)
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestASessionEndsWithTheBackendsWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			by := &elsewhere{tags: []auth.Tag{auth.Administrator}}
-			b, err := broker.Open(broker.Options{Dir: "data", FS: vfs.NewMem(), AuthBackends: []broker.AuthBackend{{Authn: by, Authz: by}}})
+			b, err := broker.Open(broker.Options{Dir: "data", FS: vfs.NewMem(), AuthBackends: []broker.AuthBackend{{Authn: by, Authz: by}, {}}}) // those of the node come last
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -52,11 +52,11 @@ type Identity struct {
 	// account is the node's account that the client has proven to own, or that says what it may do; nil: none, or
 	// whichever account has its name.
 	account *auth.User
-	asked   bool // a backend has said something of it
+	by      AuthBackend // that has said who it is, and what it may do
 }
 
 // Asked says that a backend has said something of the client, so that AskAgain needs its password.
-func (i *Identity) Asked() bool { return i.asked }
+func (i *Identity) Asked() bool { return i.by != AuthBackend{} }
 
 // AskAgain returns nil if what was true at a client's login still is. If not, the error is an *auth.LoginError. Other errors say that a
 // backend cannot tell now. given is what the client showed then.
@@ -64,13 +64,14 @@ func (b *Broker) AskAgain(ctx context.Context, i *Identity, given auth.Credentia
 	if !b.StillStands(i) {
 		return &auth.LoginError{User: i.Name, Reason: "has another account, password or tags than at the login"}
 	}
-	if !i.asked {
+	if !i.Asked() {
 		return nil
 	}
 	from, remote := netip.AddrFromSlice(peer)
-	now, err := b.identify(ctx, given, loginOrigin{from, !remote || peer.IsLoopback()})
-	if err == nil && (now.authz != i.authz || !slices.Equal(now.Tags, i.Tags)) {
-		err = &auth.LoginError{User: i.Name, Reason: "has another backend or other tags than at the login"}
+	// The others are not asked: that they do not know the client says nothing when this one gives no answer.
+	now, err := b.identifyBy(ctx, i.by, given, loginOrigin{from, !remote || peer.IsLoopback()})
+	if err == nil && !slices.Equal(now.Tags, i.Tags) {
+		err = &auth.LoginError{User: i.Name, Reason: "has other tags than at the login"}
 	}
 	return err
 }
@@ -231,7 +232,7 @@ func (b *Broker) identify(ctx context.Context, given auth.Credentials, from logi
 }
 
 func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Credentials, from loginOrigin) (*Identity, error) {
-	id := &Identity{Name: given.User, authz: by.Authz, asked: by != AuthBackend{}}
+	id := &Identity{Name: given.User, authz: by.Authz, by: by}
 	if by.Authn == nil {
 		user, err := b.checkPassword(ctx, given, from)
 		if err != nil {
