@@ -1,8 +1,13 @@
 package api
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
+
+	"bartleby.mq/internal/run/share"
 )
 
 // Who sends a byte a minute is cut when the grace is over; who sends fast, and then stops, has the grace once more and no longer.
@@ -34,5 +39,48 @@ func TestABodyHasALeastRate(t *testing.T) {
 	b.end = now.Add(time.Second)
 	if b.came(1 << 20); !b.due.Equal(b.end) {
 		t.Errorf("a body that must be there in a second may take %v", b.due.Sub(now))
+	}
+}
+
+// stalled is a client that has sent a part of a body and sends no more: a read waits for its deadline.
+type stalled struct {
+	http.ResponseWriter
+	ended chan struct{}
+}
+
+func (s *stalled) SetReadDeadline(at time.Time) error {
+	if at.Before(time.Unix(2, 0)) {
+		close(s.ended)
+	}
+	return nil
+}
+
+func (s *stalled) Read([]byte) (int, error) {
+	<-s.ended
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A body whose place is given to another ends at once, also while a read waits for more of it: what has come of it stays in memory for so long.
+func TestAStalledBodyGivesWay(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		room := share.NewRoom[string](2)
+		room.Enter("a")
+		place := room.Enter("a")
+		if before {
+			room.Enter("b")
+		}
+		client := &stalled{httptest.NewRecorder(), make(chan struct{})}
+		body := (&request{}).arriving(&responder{ResponseWriter: client}, client, place)
+		result := make(chan error)
+		go func() {
+			_, err := body.Read(make([]byte, 10))
+			result <- err
+		}()
+		if !before {
+			room.Enter("b")
+		}
+		if err := <-result; err != gaveWay {
+			t.Errorf("before it began %t: %v", before, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"bartleby.mq/internal/core/auth"
@@ -173,35 +174,60 @@ var tooSlow = &failure{http.StatusRequestTimeout, "request_timeout", fmt.Sprintf
 
 // arriving is a body on its way.
 type arriving struct {
-	out   *responder
-	body  io.Reader
-	place *share.Place[string] // nil: it needs none
-	due   time.Time            // when more must have come
-	end   time.Time            // when all must have come; the zero value: it may have any length, and take as long
-	now   func() time.Time
+	out  *responder
+	body io.Reader
+	mu   sync.Mutex // guards gave, and when the read deadline is set
+	gave bool       // its place was given to another
+	due  time.Time  // when more must have come
+	end  time.Time  // when all must have come; the zero value: it may have any length, and take as long
+	now  func() time.Time
 }
 
 func (r *request) arriving(out *responder, body io.Reader, place *share.Place[string]) *arriving {
-	return &arriving{out: out, body: body, place: place, due: time.Now().Add(bodyGrace), now: time.Now}
+	b := &arriving{out: out, body: body, due: time.Now().Add(bodyGrace), now: time.Now}
+	if place != nil {
+		place.OnYield(b.giveWay)
+	}
+	return b
+}
+
+// giveWay ends a read that waits for more, and those that follow.
+func (b *arriving) giveWay() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gave = true
+	b.wait(time.Unix(1, 0))
+}
+
+// wait says until when a read waits. REQUIRES: mu is held.
+func (b *arriving) wait(until time.Time) {
+	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(until) // a recorder in a test has none
+}
+
+// mayRead says whether its place is still its own. Then a read may wait for more.
+func (b *arriving) mayRead() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.gave {
+		b.wait(b.due)
+	}
+	return !b.gave
 }
 
 // Read implements io.Reader.
 func (b *arriving) Read(p []byte) (int, error) {
-	if b.place != nil {
-		select {
-		case <-b.place.Yield():
-			b.out.Header().Set("Connection", "close") // the rest is not read
-			return 0, gaveWay
-		default:
-		}
+	if !b.mayRead() {
+		b.out.Header().Set("Connection", "close") // the rest is not read
+		return 0, gaveWay
 	}
-	_ = http.NewResponseController(b.out.ResponseWriter).SetReadDeadline(b.due) // a recorder in a test has none
 	n, err := b.body.Read(p)
 	if b.came(n); err != nil && err != io.EOF {
 		b.out.Header().Set("Connection", "close")
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = tooSlow
+		if err = tooSlow; !b.mayRead() {
+			err = gaveWay
+		}
 	}
 	return n, err
 }

@@ -29,6 +29,8 @@ type Place[Owner comparable] struct {
 	yieldc chan struct{} // closed when the place is another's
 	gone   bool          // guarded by room.mu: it is in no list
 	before *Place[Owner] // that was given up for it
+
+	onYield func() // guarded by room.mu; nil: nobody is told
 }
 
 // NewRoom returns a room with a number of places.
@@ -136,6 +138,9 @@ func (r *Room[Owner]) yield(than int) *Place[Owner] {
 	last := most[len(most)-1]
 	r.remove(last)
 	close(last.yieldc)
+	if last.onYield != nil {
+		last.onYield()
+	}
 	return last
 }
 
@@ -144,6 +149,19 @@ func (p *Place[Owner]) Before() *Place[Owner] { return p.before }
 
 // Yield is closed when the place was given to another: the work must end.
 func (p *Place[Owner]) Yield() <-chan struct{} { return p.yieldc }
+
+// OnYield has f called when the place is given to another, at once if it was. f must not wait, nor use the room: it is called under its lock.
+// It is for work that waits for something else, which f ends.
+func (p *Place[Owner]) OnYield(f func()) {
+	p.room.mu.Lock()
+	defer p.room.mu.Unlock()
+	p.onYield = f
+	select {
+	case <-p.yieldc:
+		f()
+	default:
+	}
+}
 
 // Leave gives the place back. It may be called more than once.
 func (p *Place[Owner]) Leave() {
