@@ -79,7 +79,7 @@ func TestPermissions10(t *testing.T) {
 	}
 	c := n.dial10(t, nil)
 	c.login10("PLAIN", amqp10.AppendPlain(nil, "", "all", "all"))
-	if why := c.open10("vhost:two"); !strings.Contains(why, amqp10.ConditionUnauthorizedAccess) {
+	if why := c.open10("vhost:two"); why != "closed" { // without a word, as RabbitMQ
 		t.Errorf("a user of one virtual host in another: %q", why)
 	}
 	// Names of other virtual hosts lead nowhere.
@@ -270,7 +270,7 @@ func TestConnectionLimits10(t *testing.T) {
 		old := n.mustDial("ada:ada", "/")
 		c := n.dial10(t, nil)
 		c.login10("PLAIN", amqp10.AppendPlain(nil, "", "ada", "ada"))
-		if why := c.open10("vhost:/"); !strings.Contains(why, amqp10.ConditionResourceLimitExceeded) {
+		if why := c.open10("vhost:/"); why != "closed" {
 			t.Errorf("one too many of a %s: %q", what, why)
 		}
 		if _, err := n.dial("ada:ada", "/"); err == nil {

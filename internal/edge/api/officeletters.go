@@ -111,8 +111,8 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 			return true
 		}
 		told := time.Now()
-		ctx, end := context.WithCancel(r.Context())
-		defer end()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
 		// Between two slices, when others may look: a client that reads slowly, or a backend that thinks, keeps nobody from it.
 		reached, err := s.Office.Letters(ctx, queue, ask, func(row *office.Row) bool { return line("letter", row) }, func(examined, total int) {
 			at := time.Now()
@@ -122,7 +122,7 @@ func (s *server) streamLetters(r *request, queue broker.QueueInfo, ask office.Le
 				line("progress", map[string]int{"examined": examined, "total": total})
 			}
 			if gone = r.goesOn(); gone != nil || lines.Len() >= 32<<10 && flush() != nil || tell && (flush() != nil || flusher.Flush() != nil) {
-				end()
+				cancel()
 			}
 		})
 		if gone != nil {
