@@ -280,8 +280,13 @@ func TestConnectionLimits10(t *testing.T) {
 		second := n.session10(t, "ada", "/")
 		for _, c := range []*framed{first, second} {
 			c.send(&amqp10.Close{})
-			for c.next() != nil {
+			for closed := false; !closed; {
+				switch c.next().(type) {
+				case nil, *amqp10.Close:
+					closed = true
+				}
 			}
+			_ = c.Conn.Close()
 		}
 		n.must("PUT", path, object{"value": -1})
 	}
