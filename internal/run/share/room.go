@@ -12,14 +12,13 @@ import (
 // Room has a number of places for work that goes on. If it is full, who has most places gives one up to somebody who would
 // still have fewer with it.
 //
-//	Invariant: taken = Σ len(held[o]) <= places; neither held nor waiting has an empty list; if somebody waits, taken = places.
+//	Invariant: taken = Σ len(held[o]) <= places; held has no empty list; if somebody waits, taken = places.
 type Room[Owner comparable] struct {
-	mu      sync.Mutex // guards what follows
-	places  int
-	taken   int
-	held    map[Owner][]*Place[Owner] // in the order in which they were taken
-	waiting map[Owner][]chan *Place[Owner]
-	next    []Owner // the keys of waiting, in the order of their turns
+	mu     sync.Mutex // guards what follows
+	places int
+	taken  int
+	held   map[Owner][]*Place[Owner] // in the order in which they were taken
+	line[Owner, chan *Place[Owner]]
 }
 
 // Place is a place in a Room. Leave gives it back, also if it was given up.
@@ -35,7 +34,7 @@ type Place[Owner comparable] struct {
 
 // NewRoom returns a room with a number of places.
 func NewRoom[Owner comparable](places int) *Room[Owner] {
-	return &Room[Owner]{places: places, held: map[Owner][]*Place[Owner]{}, waiting: map[Owner][]chan *Place[Owner]{}}
+	return &Room[Owner]{places: places, held: map[Owner][]*Place[Owner]{}, line: newLine[Owner, chan *Place[Owner]]()}
 }
 
 // Enter takes a place for an owner, or returns nil if all are taken and nobody has two more than this owner. It does not
@@ -77,10 +76,7 @@ func (r *Room[Owner]) Wait(of Owner, gone <-chan struct{}) *Place[Owner] {
 		return p
 	}
 	turn := make(chan *Place[Owner], 1)
-	if len(r.waiting[of]) == 0 {
-		r.next = append(r.next, of)
-	}
-	r.waiting[of] = append(r.waiting[of], turn)
+	r.join(of, turn)
 	r.mu.Unlock()
 	select {
 	case p = <-turn:
@@ -89,8 +85,7 @@ func (r *Room[Owner]) Wait(of Owner, gone <-chan struct{}) *Place[Owner] {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := slices.Index(r.waiting[of], turn); i >= 0 {
-		r.unlist(of, i)
+	if r.quit(of, turn) {
 		return nil
 	}
 	if p = <-turn; !p.gone { // its turn came just then
@@ -100,25 +95,11 @@ func (r *Room[Owner]) Wait(of Owner, gone <-chan struct{}) *Place[Owner] {
 	return nil
 }
 
-// unlist takes a turn out of the line. REQUIRES: mu is held.
-func (r *Room[Owner]) unlist(of Owner, i int) {
-	r.waiting[of] = slices.Delete(r.waiting[of], i, i+1)
-	if len(r.waiting[of]) == 0 {
-		delete(r.waiting, of)
-		r.next = slices.DeleteFunc(r.next, func(o Owner) bool { return o == of })
-	}
-}
-
 // pass gives a free place to who is next. REQUIRES: mu is held.
 func (r *Room[Owner]) pass() {
-	if len(r.next) == 0 {
-		return
+	if of, turn, ok := r.serve(); ok {
+		turn <- r.take(of)
 	}
-	of := r.next[0]
-	r.next = append(slices.Delete(r.next, 0, 1), of) // behind the others
-	turn := r.waiting[of][0]
-	r.unlist(of, 0)
-	turn <- r.take(of)
 }
 
 // yield has the owner with most places give up the last that it took, if it keeps more than so many, and returns that; nil:
@@ -178,15 +159,10 @@ func (r *Room[Owner]) remove(p *Place[Owner]) {
 	p.gone = true
 	r.taken--
 	list := r.held[p.of]
-	for i, other := range list {
-		if other == p {
-			list = append(list[:i], list[i+1:]...)
-			break
-		}
-	}
-	if len(list) == 0 {
+	if len(list) == 1 {
 		delete(r.held, p.of)
 		return
 	}
-	r.held[p.of] = list
+	i := slices.Index(list, p)
+	r.held[p.of] = slices.Delete(list, i, i+1)
 }

@@ -1,22 +1,18 @@
 package share
 
-import (
-	"slices"
-	"sync"
-)
+import "sync"
 
 // Turns limits how many goroutines do expensive work at once. If more want to, those that they work for take turns, and
 // goroutines of one of them go in order of arrival. So who sends many requests delays only its own.
 type Turns[Owner comparable] struct {
-	mu      sync.Mutex // guards what follows
-	free    int
-	waiting map[Owner][]chan struct{} // none is empty
-	next    []Owner                   // the keys of waiting, in the order of their turns
+	mu   sync.Mutex // guards what follows
+	free int
+	line[Owner, chan struct{}]
 }
 
 // NewTurns returns Turns with a number of places.
 func NewTurns[Owner comparable](places int) *Turns[Owner] {
-	return &Turns[Owner]{free: places, waiting: map[Owner][]chan struct{}{}}
+	return &Turns[Owner]{free: places, line: newLine[Owner, chan struct{}]()}
 }
 
 // Begin waits for a place; End gives it back. Begin returns false, without a place, if gone or
@@ -43,10 +39,7 @@ func (t *Turns[Owner]) enter(of Owner) chan struct{} {
 		close(turn)
 		return turn
 	}
-	if len(t.waiting[of]) == 0 {
-		t.next = append(t.next, of)
-	}
-	t.waiting[of] = append(t.waiting[of], turn)
+	t.join(of, turn)
 	return turn
 }
 
@@ -61,15 +54,8 @@ func (t *Turns[Owner]) Line(of Owner) int {
 func (t *Turns[Owner]) leave(of Owner, turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.Index(t.waiting[of], turn)
-	if i < 0 {
+	if !t.quit(of, turn) {
 		t.pass()
-		return
-	}
-	t.waiting[of] = slices.Delete(t.waiting[of], i, i+1)
-	if len(t.waiting[of]) == 0 {
-		delete(t.waiting, of)
-		t.next = slices.DeleteFunc(t.next, func(o Owner) bool { return o == of })
 	}
 }
 
@@ -82,18 +68,10 @@ func (t *Turns[Owner]) End() {
 
 // pass is End. REQUIRES: mu is held.
 func (t *Turns[Owner]) pass() {
-	if len(t.next) == 0 {
+	_, turn, ok := t.serve()
+	if !ok {
 		t.free++
 		return
 	}
-	of := t.next[0]
-	t.next = slices.Delete(t.next, 0, 1)
-	line := t.waiting[of]
-	close(line[0])
-	if len(line) == 1 {
-		delete(t.waiting, of)
-		return
-	}
-	t.waiting[of] = slices.Delete(line, 0, 1)
-	t.next = append(t.next, of)
+	close(turn)
 }
