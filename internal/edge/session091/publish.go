@@ -151,8 +151,9 @@ func (ch *channel) published(props, body []byte) error {
 		c.flushOps() // operations before it on this channel are done before the channel closes
 		return ch.refusedPublish(err)
 	}
+	counts := ch.publishing(p.Exchange)
 	if ch.tx == nil {
-		ch.publishing(p.Exchange).published.Add(1) // in a transaction they count at commit
+		counts.published.Add(1) // in a transaction they count at commit
 	} else {
 		ch.tx.messages.Add(1)
 	}
@@ -171,12 +172,12 @@ func (ch *channel) published(props, body []byte) error {
 	stored := c.broker.Bodies().Size(op.Body)
 	if ch.tx != nil {
 		ch.tx.add(op, stored)
-		ch.tx.countsOf(ch.publishing(p.Exchange)).published++
+		ch.tx.countsOf(counts).published++
 		return ch.tx.check()
 	}
 	owner := opOwner{}
 	if ch.confirms != nil {
-		owner = opOwner{ch: ch, tag: ch.confirms.add(ch.publishing(p.Exchange))}
+		owner = opOwner{ch: ch, tag: ch.confirms.add(counts)}
 		op.Owner, op.Token = ch, owner.tag
 	}
 	c.addPublish(op, owner, stored)
