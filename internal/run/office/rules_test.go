@@ -118,7 +118,8 @@ func TestARuleRetriesAndThenSends(t *testing.T) {
 				for range 2 {
 					d.kill("work")
 				}
-				d.eventually("they have died", func() bool { d.work(); return d.ready("dlq")+d.ready("park") == 2 })
+				d.eventually("they have died", func() bool { return d.ready("dlq")+d.ready("park") == 2 })
+				d.work()
 			}
 			d.work()
 			if d.ready("park") != 2 || d.ready("dlq") != 0 {
