@@ -24,6 +24,24 @@ func run(t *testing.T, args ...string) (out string, err error) {
 	return b.String(), err
 }
 
+// prints runs a command, which succeeds if ok, and looks for texts in what it prints or in its error; with "!" before they must not be there.
+func prints(t *testing.T, want []string, ok bool, args ...string) {
+	t.Helper()
+	out, err := run(t, args...)
+	if err != nil {
+		out += err.Error()
+	}
+	if (err == nil) != ok {
+		t.Errorf("%v: %v", args, err)
+	}
+	for _, text := range want {
+		unwanted, no := strings.CutPrefix(text, "!")
+		if strings.Contains(out, unwanted) == no {
+			t.Errorf("%v: %q, want %q", args, out, text)
+		}
+	}
+}
+
 // What "config check" and "config show" say of files, a directory of them, and TLS.
 func TestConfigCommands(t *testing.T) {
 	dir := t.TempDir()
@@ -51,19 +69,7 @@ func TestConfigCommands(t *testing.T) {
 		{[]string{"config", "check", write("needs", "listeners.ssl.default = 5671")}, []string{"needs ssl_options.certfile"}, false},
 		{[]string{"config", "check", write("pair", "ssl_options.certfile = "+cert+"\nssl_options.keyfile = "+cert)}, []string{"ssl_options: "}, false},
 	} {
-		out, err := run(t, tt.args...)
-		if err != nil {
-			out += err.Error()
-		}
-		if (err == nil) != tt.ok {
-			t.Errorf("%v: %v", tt.args, err)
-		}
-		for _, want := range tt.want {
-			unwanted, no := strings.CutPrefix(want, "!")
-			if strings.Contains(out, unwanted) == no {
-				t.Errorf("%v: %q, want %q", tt.args, out, want)
-			}
-		}
+		prints(t, tt.want, tt.ok, tt.args...)
 	}
 }
 
@@ -126,18 +132,7 @@ func TestFilesBesideTheMainFile(t *testing.T) {
 		for _, name := range []string{"RABBITMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE"} {
 			t.Setenv(name, tt.env[name])
 		}
-		out, err := run(t, append([]string{"config"}, tt.args...)...)
-		if err != nil {
-			out += err.Error()
-		}
-		if (err == nil) != tt.ok {
-			t.Errorf("%v: %v", tt.args, err)
-		}
-		for _, want := range tt.want {
-			unwanted, no := strings.CutPrefix(want, "!")
-			if strings.Contains(out, unwanted) == no {
-				t.Errorf("%v %v: %q, want %q", tt.args, tt.env, out, want)
-			}
-		}
+		t.Logf("with %v", tt.env)
+		prints(t, tt.want, tt.ok, append([]string{"config"}, tt.args...)...)
 	}
 }

@@ -288,10 +288,7 @@ func (m *Mask) Body(body []byte) (shown []byte, masked bool) {
 	if out, ok := m.json(body, 0, nil, k); ok {
 		return out, !bytes.Equal(out, body)
 	}
-	if k.work > maxMaskWork {
-		return []byte(Hidden), true
-	}
-	if len(m.paths) > 0 || mayBeJSON(body) {
+	if k.work > maxMaskWork || len(m.paths) > 0 || mayBeJSON(body) {
 		return []byte(Hidden), true
 	}
 	text := m.Text(string(body))

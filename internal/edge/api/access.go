@@ -22,7 +22,7 @@ func (r *request) admit() *failure {
 	if r.rt.access == open {
 		return nil
 	}
-	if r.s.KeepOperatorPolicies && r.rt.pattern == operatorPolicy && !isLocal(r.Request) {
+	if r.rt.pattern == operatorPolicy && r.keepsOperatorPolicies() {
 		return operatorPoliciesStay // who asks does not matter, as in RabbitMQ
 	}
 	if err := r.authenticate(); err != nil {
@@ -106,6 +106,11 @@ func (r *request) logIn(name, password string) *failure {
 func isLocal(r *http.Request) bool {
 	local, _ := r.Context().Value(localKey{}).(bool)
 	return local
+}
+
+// keepsOperatorPolicies says whether the request cannot change operator policies, whoever makes it.
+func (r *request) keepsOperatorPolicies() bool {
+	return r.s.KeepOperatorPolicies && !isLocal(r.Request)
 }
 
 var operatorPoliciesStay = &failure{http.StatusMethodNotAllowed, "method_not_allowed", "Broker settings disallow editing of operator policies."}

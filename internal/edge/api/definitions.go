@@ -271,16 +271,25 @@ func (s *server) importOrCheck(r *request, vhost message.VHost) (any, error) {
 	return map[string]any{"obstacles": append([]definitions.Obstacle{}, obstacles...), "warnings": append([]string{}, warnings...)}, nil
 }
 
+// sumOf is the checksum of definitions for a virtual host; "": for all.
+func sumOf(vhost message.VHost, text []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	_, _ = h.Write([]byte(vhost + "\x00")) // a hash takes everything
+	_, _ = h.Write(text)
+	h.Sum(sum[:0])
+	return sum
+}
+
 // importFrom imports. It answers only what was asked for: RabbitMQ says nothing.
 func (s *server) importFrom(r *request, vhost message.VHost) (any, error) {
 	text, err := r.definitionsText()
 	if err != nil {
 		return nil, err
 	}
-	if s.KeepOperatorPolicies && !r.local && hasOperatorPolicy(text) {
+	if r.keepsOperatorPolicies() && hasOperatorPolicy(text) {
 		return nil, operatorPoliciesStay
 	}
-	sum := sha256.Sum256(append([]byte(string(vhost)+"\x00"), text...))
+	sum := sumOf(vhost, text)
 	if last := s.imported.Load(); r.flag("skip_if_unchanged") && last != nil && *last == sum {
 		return map[string]any{"unchanged": true}, nil
 	}

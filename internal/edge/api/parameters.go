@@ -108,7 +108,7 @@ func (s *server) putParameter(r *request) (any, error) {
 		if err := missingKeys(body, "pattern", "definition"); err != nil {
 			return nil, err
 		}
-		if s.KeepOperatorPolicies && !r.local {
+		if r.keepsOperatorPolicies() {
 			return nil, operatorPoliciesStay
 		}
 		d, err := definitions.Policy(name, body)
@@ -147,7 +147,7 @@ func (s *server) deleteParameter(r *request) (any, error) {
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
-		if s.KeepOperatorPolicies && !r.local {
+		if r.keepsOperatorPolicies() {
 			return nil, operatorPoliciesStay
 		}
 		return deleteDone(r.admin().DeletePolicy(r.vhost(), name, true))

@@ -105,7 +105,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 			err := m.b.Look(ctx, q, some, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
-			if err = cmp.Or(err, ctx.Err()); err != nil {
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -114,7 +114,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 			cursor, done, err = m.b.Browse(ctx, q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
-			if err = cmp.Or(err, ctx.Err()); err != nil {
+			if err != nil {
 				return nil, err
 			}
 			if sorted && len(list) == maxSorted {

@@ -69,8 +69,6 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Q
 			return letters, err
 		case failed != nil:
 			return letters, gone(q, failed)
-		case ctx.Err() != nil:
-			return letters, ctx.Err()
 		}
 		cursor, done = next, end
 	}
