@@ -36,6 +36,31 @@ func TestDL_10_8_LargeLimitDoesNotRefuseForEver(t *testing.T) {
 	}
 }
 
+// DL-10.1: a letter that is to be forwarded at-least-once counts from its death on, also before its first try.
+func TestDL_10_1_ADeathThatWasNotTriedYetCounts(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		for _, atLeastOnce := range []bool{true, false} {
+			s := Unlimited()
+			s.Overflow, s.MaxLength, s.DeadLetter, s.AtLeastOnce = RejectPublish, 2, true, atLeastOnce
+			m := New(Config{Type: Quorum, Strict: strict, MaxPriority: -1, Durable: true}, s, &Pages{Log: index.Commands}, &nobody{}, 1)
+			n := 2
+			if strict {
+				n = 3 // it refuses once it is over its limit (DL-10.8)
+			}
+			for range n {
+				m.Enqueue(1, &Entry{Content: Content{Body: 1, Size: 10, Logged: true}, Priority: -1, TTL: 5})
+			}
+			m.Expire(10)
+			if m.Count.Dying != n {
+				t.Fatalf("%d are dying, not %d", m.Count.Dying, n)
+			}
+			if m.Accepts(10) == atLeastOnce {
+				t.Errorf("strict %v, at-least-once %v: with %d letters on their way and a limit of 2, Accepts is %v", strict, atLeastOnce, n, !atLeastOnce)
+			}
+		}
+	}
+}
+
 func TestMost80(t *testing.T) {
 	for limit := range int64(1000) {
 		if got := most80(limit); got != limit*8/10 {

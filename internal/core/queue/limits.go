@@ -24,6 +24,10 @@ func (m *Machine) refuses(others, otherBytes int64, size uint32) (refuses, soft 
 	}
 	ready, bytes := m.counted()
 	ready, bytes = ready+others, bytes+otherBytes
+	if m.config.Type == Quorum && m.settings.AtLeastOnce {
+		// Whether a death has been tried yet is nothing that a publisher sees: it waits to be forwarded (DL-10.1).
+		ready, bytes = ready+int64(m.Count.Dying), bytes+m.Count.DyingBytes
+	}
 	if m.config.Type == Quorum && m.config.Strict {
 		// Soft, as in DL-10.8: refusal begins once the queue is over its limit.
 		over := m.settings.MaxLength >= 0 && ready > m.settings.MaxLength || m.settings.MaxBytes >= 0 && bytes > m.settings.MaxBytes
