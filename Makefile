@@ -29,7 +29,7 @@ RACE = . ./cmd/... ./test/peer ./test/twodrivers $$($(GO) list ./internal/... | 
 # any. Results of packages that have nothing to check are those of "make test".
 INVARIANTS := ./internal/... ./test/peer ./test/twodrivers
 
-.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench conformance conformance-more conformance10 rabbithole clientsuites interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
+.PHONY: build console consoletest run test race invariants lint vuln bench brokerbench regress conformance conformance-more conformance10 rabbithole clientsuites interop openapi docs crash conserve twodrivers sim soak hostile scale stall fuzz generate deb debtest release clean help
 
 build: console ## build bin/bartleby
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $(BIN)/bartleby ./cmd/bartleby
@@ -74,6 +74,9 @@ vuln: $(BIN)/govulncheck ## known vulnerabilities in what is called
 
 bench: ## the benchmarks of publish, route, deliver, ack and append
 	$(GO) test -run '^$$' -bench . -benchmem . ./internal/...
+
+regress: build ## what a message costs beside the fixed commit in test/brokerbench/baseline, by turns
+	scripts/regress $(BIN)/bartleby
 
 conformance: build ## play RabbitMQ's transcripts, in strict and in default mode
 	scripts/conformance $(BIN)/bartleby
