@@ -46,7 +46,7 @@ run: build ## run a node with its data in ./data
 	$(BIN)/bartleby server
 
 test: ## all tests that need nothing but Go
-	$(GO) test -timeout 20m ./...
+	$(GO) test -p 4 -timeout 20m ./...
 	cd test/conformance && $(GO) vet .
 	cd test/brokerbench && $(GO) vet .
 	cd test/interop/go-amqp091 && $(GO) vet .
@@ -56,12 +56,12 @@ test: ## all tests that need nothing but Go
 	cd test/embedded && $(GO) vet -mod=mod . && $(GO) test -mod=mod . # its go.mod follows this one's
 
 race: ## all that has goroutines under the race detector, and a node for random clients
-	$(GO) test -timeout 20m -race -short $(RACE)
+	$(GO) test -p 4 -timeout 20m -race -short $(RACE)
 	$(GO) build -race -tags failpoints -o $(BIN)/race/bartleby ./cmd/bartleby
 	GORACE=halt_on_error=1 $(GO) test -count=1 ./test/conserve -episodes 60 -bartleby $(BIN)/race/bartleby
 
 invariants: ## queues are checked after every step and locks at every wait: all packages, and kills and random clients of such a node
-	$(GO) test -timeout 20m -tags invariants $(INVARIANTS)
+	$(GO) test -p 4 -timeout 20m -tags invariants -short $(INVARIANTS)
 	$(GO) build -tags 'invariants failpoints' -o $(BIN)/invariants/bartleby ./cmd/bartleby
 	$(GO) test -count=1 ./test/crash -kills 8 -bartleby $(BIN)/invariants/bartleby
 	$(GO) test -count=1 ./test/conserve -episodes 60 -bartleby $(BIN)/invariants/bartleby

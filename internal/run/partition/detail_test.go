@@ -84,7 +84,7 @@ func TestDetailsOfLettersTakeNoMemory(t *testing.T) {
 	for _, c := range []struct {
 		kind    queue.Config
 		letters int
-	}{{classic, 12_000}, {quorum, 4000}} {
+	}{{classic, 4000}, {quorum, 4000}} {
 		kind, letters := c.kind, c.letters
 		if testing.Short() || inspected {
 			letters = min(letters, 2000)
