@@ -256,10 +256,7 @@ func stopApp() verb {
 			"so both need the node's data directory.",
 		run: func(i *invocation) error {
 			i.say("Stopping rabbit application on node %s ...", i.name)
-			if err := i.post("control/stop-app", nil, nil); err != nil {
-				return explain(err)
-			}
-			return i.comeTo("stop_app", resting)
+			return i.bring("stop_app", "control/stop-app", resting)
 		},
 	}
 }
@@ -269,13 +266,46 @@ func startApp() verb {
 		name: "start_app", short: "Starts the broker after 'stop_app'", max: 0,
 		run: func(i *invocation) error {
 			i.say("Starting node %s ...", i.name)
-			if err := i.post("control/start-app", nil, nil); err != nil {
-				return explain(err)
-			}
-			return i.comeTo("start_app", func(err error) bool { return err == nil })
+			return i.bring("start_app", "control/start-app", func(err error) bool { return err == nil })
 		},
 	}
 }
+
+// bring asks the node for a change and waits until an answer of the node is as wanted. Several on one data directory take turns: else
+// one would undo what another waits for.
+func (i *invocation) bring(what, path string, wanted func(error) bool) error {
+	limit := i.limit(5 * time.Minute)
+	if i.api.dir != "" {
+		done := func() {}
+		mine, err := i.until(limit, func() (mine bool, err error) {
+			mine, done, err = takeTurn(i.api.dir)
+			return mine, err
+		})
+		defer done()
+		if err != nil {
+			return fail(exitSoftware, "%v", err)
+		}
+		if !mine {
+			return i.timedOut(what, limit)
+		}
+	}
+	var err error
+	if _, ended := i.until(limit, func() (bool, error) {
+		err = i.post(path, nil, nil)
+		var f *failure
+		between := errors.As(err, &f) && f.code == exitUnavailable && i.api.locked() // it has closed its control socket, and opens it again
+		return !between, nil
+	}); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return explain(err)
+	}
+	return i.comeTo(what, wanted)
+}
+
+// locked says whether a node holds the lock of the data directory, as far as can be told.
+func (c *client) locked() bool { return seesLocks && c.dir != "" && !isFree(c.dir) }
 
 // comeTo waits until an answer of the node, or the lack of one, is as wanted.
 func (i *invocation) comeTo(what string, wanted func(error) bool) error {
