@@ -39,7 +39,8 @@ type overview struct {
 // nodeInfo has the used parts of the API's node.
 type nodeInfo struct {
 	PID           string `json:"os_pid"`
-	Uptime        int64  `json:"uptime"` // milliseconds
+	Uptime        int64  `json:"uptime"`      // milliseconds
+	ClockAhead    int64  `json:"clock_ahead"` // milliseconds
 	DataDir       string `json:"db_dir"`
 	Goroutines    int    `json:"proc_used"`
 	Processors    int    `json:"processors"`
@@ -86,7 +87,7 @@ func status() verb {
 			if i.formatter == "json" {
 				text, err := encode(object{
 					"node": o.Node, "product_name": o.Product, "product_version": o.ProductVersion, "rabbitmq_version": o.RabbitMQ,
-					"pid": n.PID, "uptime_ms": n.Uptime, "data_directory": n.DataDir, "memory_used": n.MemoryUsed, "memory_limit": n.MemoryLimit,
+					"pid": n.PID, "uptime_ms": n.Uptime, "clock_ahead_ms": n.ClockAhead, "data_directory": n.DataDir, "memory_used": n.MemoryUsed, "memory_limit": n.MemoryLimit,
 					"disk_free": n.DiskFree, "disk_free_limit": n.DiskFreeLimit, "connections": o.Totals.Connections,
 					"queues": o.Totals.Queues, "vhosts": len(vhosts), "alarms": alarmsOf(&n),
 				})
@@ -97,6 +98,9 @@ func status() verb {
 			i.section("Runtime")
 			i.print("OS PID: %s", n.PID)
 			i.print("Uptime (seconds): %d", n.Uptime/1000)
+			if n.ClockAhead > time.Minute.Milliseconds() {
+				i.print("Clock of queues ahead of the system's by (seconds): %d", n.ClockAhead/1000)
+			}
 			i.print("%s version: %s", o.Product, o.ProductVersion)
 			i.print("RabbitMQ version: %s", o.RabbitMQ)
 			i.print("Node name: %s", o.Node)
