@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -94,4 +95,48 @@ func TestStopAppAndStartApp(t *testing.T) {
 	configure("listeners.tcp.default = nonsense")
 	run(70, "the node has ended; its log says why", "start_app")
 	ends(c, lines, 1, "nonsense")
+}
+
+// Many who stop and start the application at once get in turn what each asked for.
+func TestManyStopAndStartAppAtOnce(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	c := program(t, "server", "--data-dir", data, "--amqp", "127.0.0.1:0", "--http", "none", "--prometheus", "none")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = c.Stdout
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !says(lines, "Server startup complete") {
+		t.Fatal("it does not start")
+	}
+	var all sync.WaitGroup
+	for k := range 20 {
+		all.Go(func() {
+			verb := []string{"stop_app", "start_app"}[k%2]
+			if said, err := program(t, verb, "--data-dir", data).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", verb, err, said)
+			}
+		})
+	}
+	read := make(chan struct{})
+	go func() { // or the node would wait for room in the pipe
+		defer close(read)
+		for lines.Scan() {
+		}
+	}()
+	all.Wait()
+	if said, err := program(t, "start_app", "--data-dir", data).CombinedOutput(); err != nil {
+		t.Errorf("in the end: %v: %s", err, said)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	<-read
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
 }

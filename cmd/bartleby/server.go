@@ -20,6 +20,7 @@ import (
 // configuration file, which wins over the default of a flag.
 type serverFlags struct {
 	dataDir, host, amqp, http, prometheus, config, definitions, logLevel string
+	resetClock                                                           bool
 }
 
 func serverCommand() *cobra.Command {
@@ -36,6 +37,7 @@ func serverCommand() *cobra.Command {
 	flags.StringVar(&f.prometheus, "prometheus", "", "HOST:PORT for metrics, or none (default HOST:15692)")
 	flags.StringVar(&f.config, "config", "", "configuration file in the format of rabbitmq.conf, or a directory of such files")
 	flags.StringVar(&f.definitions, "definitions", "", "definitions file to import at start")
+	flags.BoolVar(&f.resetClock, "reset-clock", false, "set the clock of queues to the system's, once; only after the system's was far ahead, see the page on troubleshooting")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warning, error or none")
 	return c
 }
@@ -87,7 +89,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 		rest = asked
 		http, https := conf.ManagementAddresses(listen("http", f.http, "15672"))
 		return server.Options{
-			DataDir: dataDir, Config: conf, Version: programVersion(),
+			ResetClock: f.resetClock, DataDir: dataDir, Config: conf, Version: programVersion(),
 			Logger: logger, ConnectionLogger: output.Logger("connection"), Audit: output.Audit(),
 			AMQP: conf.AMQPAddresses(listen("amqp", f.amqp, "5672")), AMQPS: conf.AMQPS,
 			HTTP: http, HTTPS: https,
@@ -108,6 +110,7 @@ func runServer(c *cobra.Command, f serverFlags) error {
 	if err != nil {
 		return err
 	}
+	f.resetClock = false // not again after stop_app
 	s.SpareThread()
 	tellSystemd(logger, "READY=1")
 	for {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // dirLock keeps other processes out of a data directory. The kernel releases it when
@@ -25,7 +26,7 @@ func lockDir(dir string) (*dirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	if err := tryLock(f); err != nil {
+	if err := tryAgain(f, func() { time.Sleep(20 * time.Millisecond) }); err != nil {
 		owner := "another process"
 		if text, _ := io.ReadAll(io.LimitReader(f, 20)); len(text) > 0 {
 			owner = "process " + strings.TrimSpace(string(text))
@@ -40,6 +41,16 @@ func lockDir(dir string) (*dirLock, error) {
 		_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	return &dirLock{f}, nil
+}
+
+// tryAgain takes the lock, in ten tries: a command that looks whether it is free holds it for a moment.
+func tryAgain(f *os.File, pause func()) error {
+	err := tryLock(f)
+	for tries := 1; errors.Is(err, errLocked) && tries < 10; tries++ {
+		pause()
+		err = tryLock(f)
+	}
+	return err
 }
 
 // upFile is there while a node runs on the data directory. A node that finds it was killed the last time.

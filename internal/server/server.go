@@ -60,7 +60,9 @@ type Options struct {
 	// WebAMQP and WebAMQPS are those for AMQP 1.0 over WebSocket, without TLS and with; "": none.
 	WebAMQP, WebAMQPS string
 	Version           string // of the program
-	Logger            *slog.Logger
+	// ResetClock sets the queues' clock to the system's, once: see broker.Options.
+	ResetClock bool
+	Logger     *slog.Logger
 	// ConnectionLogger logs events of single connections, Audit administrative actions;
 	// nil: Logger.
 	ConnectionLogger, Audit *slog.Logger
@@ -94,6 +96,7 @@ type Server struct {
 
 	config       atomic.Pointer[config.Config]    // in force: Options.Config, or the result of Reload
 	looking      sync.Mutex                       // held while memory and disk are checked
+	clockAhead   bool                             // the log says that the queues' clock is ahead of the system's; guarded by looking
 	short        bool                             // there is little free disk space; guarded by looking
 	byHand       broker.Alarm                     // alarms that an operator has raised; guarded by looking
 	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
@@ -293,7 +296,7 @@ func (s *Server) brokerOptions() broker.Options {
 		timeout = -1 // to the broker 0 is the default
 	}
 	o := broker.Options{
-		Dir: s.DataDir, FS: s.FS, Logger: s.Logger, NodeName: c.NodeName, Strict: c.Strict,
+		ResetClock: s.ResetClock, Dir: s.DataDir, FS: s.FS, Logger: s.Logger, NodeName: c.NodeName, Strict: c.Strict,
 		Topology: topology.Options{
 			DenyTransientNonExclusive: !c.Permit[config.TransientQueues],
 			DenyQueueMasterLocator:    !c.Permit[config.QueueMasterLocator],

@@ -55,6 +55,24 @@ func (s *Server) look() {
 	s.looking.Lock() // so that an older reading cannot override a newer one
 	defer s.looking.Unlock()
 	s.judge(s.room())
+	s.compareClocks(s.broker.ClockAhead())
+}
+
+// farAhead is from when the log says that the queues' clock is ahead of the system's.
+const farAhead = time.Minute
+
+// compareClocks tells once that the queues' clock is ahead of the system's, and once that it is no longer.
+func (s *Server) compareClocks(ahead time.Duration) {
+	switch {
+	case ahead > farAhead && !s.clockAhead:
+		s.Logger.Warn("the clock of this node's queues is ahead of the system's, which was ahead once, or stepped back: times of day that queues show are wrong by as much. "+
+			"It gives back a sixteenth of the time that passes; 'bartleby server --reset-clock' sets it right at once", "ahead", ahead.Round(time.Second))
+	case ahead <= farAhead/2 && s.clockAhead:
+		s.Logger.Info("the clock of this node's queues is the system's again")
+	default:
+		return
+	}
+	s.clockAhead = !s.clockAhead
 }
 
 // judge compares the node's use with its limits.

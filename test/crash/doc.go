@@ -11,6 +11,10 @@
 // In each round each publisher and consumer speaks AMQP 0-9-1 or AMQP 1.0, and so does each audit: dead letters cross protocols,
 // and the node is killed while clients of either wait for it. What follows is the same for both: an outcome is a confirm.
 //
+// In a third of the rounds the system's clock steps, back or forth by 10 s, 50 s, 2 h or 5 years, while the server runs, between a
+// kill and the next start, or both. All of the above stays true; and probes, which wait for a TTL, a delay, a retry or a consumer
+// timeout of a tenth of a second, come whatever the clock shows, also in the life after.
+//
 // What clients know, and what follows from it:
 //
 //   - Confirmed, or in a committed transaction: the message is somewhere, once,

@@ -35,14 +35,17 @@ type life struct {
 	kinds   map[string]string // queue types, as the seed said
 	ledger  *ledger
 	workers []worker
+	clock   *clock
 
 	kills    int
+	stepped  int            // how often the clock was
 	deaths   map[string]int // how the server died
 	messages int
 }
 
-// configuration makes what is slow by default fast enough to be met by a round.
-const configuration = "dead_letter_worker_publisher_confirm_timeout = 200\n"
+// configuration makes what is slow by default fast enough to be met by a round. Clients keep what they hold, however far
+// the clock steps: only probes time out.
+const configuration = "dead_letter_worker_publisher_confirm_timeout = 200\nconsumer_timeout = undefined\n"
 
 // environment makes a server built with failpoints put everything away that it
 // can, and write checkpoints all the time.
@@ -53,9 +56,13 @@ func newLife(t *testing.T, s *scenario, seed uint64) *life {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c, err := newClock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := &life{
-		t: t, s: s, rng: rand.New(rand.NewPCG(seed, 1)), seed: seed, kinds: map[string]string{}, ledger: newLedger(), deaths: map[string]int{},
-		options: node.Options{Bin: *binary, Dir: dir, Config: configuration},
+		clock: c, t: t, s: s, rng: rand.New(rand.NewPCG(seed, 1)), seed: seed, kinds: map[string]string{}, ledger: newLedger(), deaths: map[string]int{},
+		options: node.Options{Bin: *binary, Dir: dir, Config: configuration, Env: append(slices.Clone(environment), "BARTLEBY_CLOCK="+c.file)},
 	}
 	for _, q := range s.queues {
 		l.kinds[q.name] = q.kind
@@ -89,7 +96,7 @@ func (l *life) live(kills int) {
 		l.audit()
 	}
 	l.countSteps(&passed)
-	l.t.Logf("%s: %d kills %v, %d messages, seed %d", l.s.name, l.kills, l.deaths, l.messages, l.seed)
+	l.t.Logf("%s: %d kills %v, %d steps of the clock, %d messages, seed %d", l.s.name, l.kills, l.deaths, l.stepped, l.messages, l.seed)
 }
 
 // ends are the ways for a round to end.
@@ -105,7 +112,7 @@ const (
 func (l *life) round() {
 	end := []int{endOutside, endOutside, endOutside, endFailpoint, endFailpoint, endFailpoint, endFailpoint, endStarting, endStop, endFault, endFault}[l.rng.IntN(11)]
 	o := l.options
-	o.Env = append(slices.Clone(environment), "BARTLEBY_STEPS="+l.steps())
+	o.Env = append(slices.Clone(o.Env), "BARTLEBY_STEPS="+l.steps())
 	point, fault := "", ""
 	if end == endFault {
 		fault = l.fault()
@@ -123,6 +130,10 @@ func (l *life) round() {
 	}
 	if end == endFailpoint {
 		duration += time.Second
+	}
+	stepping := l.rng.IntN(3) == 0 // of the clock
+	if stepping && l.rng.IntN(2) == 0 {
+		l.step() // over the restart
 	}
 	if end == endStarting {
 		l.killStarting(o)
@@ -152,9 +163,13 @@ func (l *life) round() {
 		c.failed(err, "topology")
 		_ = conn.Close()
 	}
-	select {
-	case <-n.Ended():
-	case <-time.After(duration):
+	if stepping && end != endFault {
+		l.stepUnder(n, duration)
+	} else {
+		select {
+		case <-n.Ended():
+		case <-time.After(duration):
+		}
 	}
 	how := "outside"
 	switch {
@@ -307,9 +322,7 @@ const (
 
 // audit drains every queue and judges every message.
 func (l *life) audit() {
-	o := l.options
-	o.Env = environment
-	n, err := node.Start(o)
+	n, err := node.Start(l.options)
 	if err != nil {
 		l.t.Errorf("%s: start for the audit: %v", l.s.name, err)
 		return
@@ -337,6 +350,11 @@ func (l *life) audit() {
 	}
 	if err := barrier(conn); err != nil {
 		l.t.Errorf("%s: audit: barrier: %v", l.s.name, err)
+	}
+	if l.clock.next > 0 {
+		if err := l.clock.probe(n, true); err != nil {
+			l.t.Errorf("%s: audit: %v", l.s.name, err)
+		}
 	}
 	_ = conn.Close()
 }

@@ -240,6 +240,8 @@ func (c *client) unreachable(err error) error {
 	switch {
 	case errors.As(err, &foreign):
 		return fail(exitNoPerm, "%v", foreign)
+	case errors.Is(err, controlsocket.ErrNoNode) && c.locked():
+		return fail(exitUnavailable, "the node on data directory %s is starting or stopping, and answers nobody yet", c.dir)
 	case errors.Is(err, controlsocket.ErrNoNode):
 		return fail(exitUnavailable, "no node runs on data directory %s", c.dir)
 	case errors.As(err, &timeout) && timeout.Timeout():

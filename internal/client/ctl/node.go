@@ -39,7 +39,8 @@ type overview struct {
 // nodeInfo has the used parts of the API's node.
 type nodeInfo struct {
 	PID           string `json:"os_pid"`
-	Uptime        int64  `json:"uptime"` // milliseconds
+	Uptime        int64  `json:"uptime"`      // milliseconds
+	ClockAhead    int64  `json:"clock_ahead"` // milliseconds
 	DataDir       string `json:"db_dir"`
 	Goroutines    int    `json:"proc_used"`
 	Processors    int    `json:"processors"`
@@ -86,7 +87,7 @@ func status() verb {
 			if i.formatter == "json" {
 				text, err := encode(object{
 					"node": o.Node, "product_name": o.Product, "product_version": o.ProductVersion, "rabbitmq_version": o.RabbitMQ,
-					"pid": n.PID, "uptime_ms": n.Uptime, "data_directory": n.DataDir, "memory_used": n.MemoryUsed, "memory_limit": n.MemoryLimit,
+					"pid": n.PID, "uptime_ms": n.Uptime, "clock_ahead_ms": n.ClockAhead, "data_directory": n.DataDir, "memory_used": n.MemoryUsed, "memory_limit": n.MemoryLimit,
 					"disk_free": n.DiskFree, "disk_free_limit": n.DiskFreeLimit, "connections": o.Totals.Connections,
 					"queues": o.Totals.Queues, "vhosts": len(vhosts), "alarms": alarmsOf(&n),
 				})
@@ -97,6 +98,9 @@ func status() verb {
 			i.section("Runtime")
 			i.print("OS PID: %s", n.PID)
 			i.print("Uptime (seconds): %d", n.Uptime/1000)
+			if n.ClockAhead > time.Minute.Milliseconds() {
+				i.print("Clock of queues ahead of the system's by (seconds): %d", n.ClockAhead/1000)
+			}
 			i.print("%s version: %s", o.Product, o.ProductVersion)
 			i.print("RabbitMQ version: %s", o.RabbitMQ)
 			i.print("Node name: %s", o.Node)
@@ -256,10 +260,7 @@ func stopApp() verb {
 			"so both need the node's data directory.",
 		run: func(i *invocation) error {
 			i.say("Stopping rabbit application on node %s ...", i.name)
-			if err := i.post("control/stop-app", nil, nil); err != nil {
-				return explain(err)
-			}
-			return i.comeTo("stop_app", resting)
+			return i.bring("stop_app", "control/stop-app", resting)
 		},
 	}
 }
@@ -269,13 +270,46 @@ func startApp() verb {
 		name: "start_app", short: "Starts the broker after 'stop_app'", max: 0,
 		run: func(i *invocation) error {
 			i.say("Starting node %s ...", i.name)
-			if err := i.post("control/start-app", nil, nil); err != nil {
-				return explain(err)
-			}
-			return i.comeTo("start_app", func(err error) bool { return err == nil })
+			return i.bring("start_app", "control/start-app", func(err error) bool { return err == nil })
 		},
 	}
 }
+
+// bring asks the node for a change and waits until an answer of the node is as wanted. Several on one data directory take turns: else
+// one would undo what another waits for.
+func (i *invocation) bring(what, path string, wanted func(error) bool) error {
+	limit := i.limit(5 * time.Minute)
+	if i.api.dir != "" {
+		done := func() {}
+		mine, err := i.until(limit, func() (mine bool, err error) {
+			mine, done, err = takeTurn(i.api.dir)
+			return mine, err
+		})
+		defer done()
+		if err != nil {
+			return fail(exitSoftware, "%v", err)
+		}
+		if !mine {
+			return i.timedOut(what, limit)
+		}
+	}
+	var err error
+	if _, ended := i.until(limit, func() (bool, error) {
+		err = i.post(path, nil, nil)
+		var f *failure
+		between := errors.As(err, &f) && f.code == exitUnavailable && i.api.locked() // it has closed its control socket, and opens it again
+		return !between, nil
+	}); ended != nil {
+		return ended
+	}
+	if err != nil {
+		return explain(err)
+	}
+	return i.comeTo(what, wanted)
+}
+
+// locked says whether a node holds the lock of the data directory, as far as can be told.
+func (c *client) locked() bool { return seesLocks && c.dir != "" && !isFree(c.dir) }
 
 // comeTo waits until an answer of the node, or the lack of one, is as wanted.
 func (i *invocation) comeTo(what string, wanted func(error) bool) error {

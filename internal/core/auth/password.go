@@ -109,6 +109,9 @@ func (p PasswordHash) Matches(password string) bool {
 	return subtle.ConstantTimeCompare(stored, p.Algorithm.digest(stored[:saltSize], password)) == 1
 }
 
+// LoopbackOnly is the Reason of a LoginError for an account that may not log in from elsewhere (BR-2.6).
+const LoopbackOnly = "may log in from loopback addresses only"
+
 // LoginError says why a login failed. The reason is for the log; the client learns only that the login failed
 // (BR-2.4).
 type LoginError struct {
@@ -182,7 +185,7 @@ func (c Candidate) Known(fromLoopback bool) (*User, error) {
 	case c.user == nil:
 		return nil, &LoginError{c.name, "there is no such user"}
 	case !fromLoopback && c.loopback:
-		return nil, &LoginError{c.name, "may log in from loopback addresses only"}
+		return nil, &LoginError{c.name, LoopbackOnly}
 	}
 	return c.user, nil
 }

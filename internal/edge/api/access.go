@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
@@ -89,11 +90,11 @@ func (s *server) Guard(realm string, next http.Handler) http.Handler {
 
 // logIn logs a user in for the request.
 func (r *request) logIn(name, password string) *failure {
-	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, peerIP(r.Request))
+	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, r.from())
 	r.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
 	if err != nil {
-		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "error", err)
-		return wrongPassword
+		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "host", r.Host, "error", err)
+		return cmp.Or(r.foreignHost(err), wrongPassword)
 	}
 	r.proof.asked = time.Now()
 	if id.Asked() {

@@ -67,6 +67,9 @@ func (n *node) send(r *http.Request) answer {
 		r.SetBasicAuth(user, password)
 	}
 	r.RemoteAddr = "127.0.0.1:1234"
+	if r.Host == "example.com" { // as httptest calls it
+		r.Host = "127.0.0.1:15672"
+	}
 	w := httptest.NewRecorder()
 	n.handler.ServeHTTP(w, r)
 	text, err := io.ReadAll(w.Result().Body)

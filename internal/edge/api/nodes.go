@@ -84,6 +84,9 @@ func (r *request) showNode() map[string]any {
 	for _, name := range []string{"io_read_avg_time", "io_seek_avg_time", "io_sync_avg_time", "io_write_avg_time"} {
 		object[name] = decimal(0)
 	}
+	if !s.b.Strict {
+		object["clock_ahead"] = s.b.ClockAhead().Milliseconds() // of the queues' clock before the system's
+	}
 	return r.brief("node", object)
 }
 

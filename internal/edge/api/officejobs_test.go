@@ -248,7 +248,7 @@ func TestWatchersOfJobsAreBounded(t *testing.T) {
 	for range 300 { // more than there may be
 		watching.Go(func() {
 			for ctx.Err() == nil { // one that was refused while the request below looked tries again: all others may have been, too
-				r := httptest.NewRequestWithContext(ctx, "GET", "/api/office/jobs/1/events", nil)
+				r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/api/office/jobs/1/events", nil)
 				r.SetBasicAuth("guest", "guest")
 				r.RemoteAddr = "127.0.0.1:1234"
 				n.handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -258,14 +258,14 @@ func TestWatchersOfJobsAreBounded(t *testing.T) {
 	waitFor(t, "the watchers", func() bool {
 		one, end := context.WithCancel(t.Context())
 		end()
-		r := httptest.NewRequestWithContext(one, "GET", "/api/office/jobs/1/events", nil)
+		r := httptest.NewRequestWithContext(one, "GET", "http://localhost/api/office/jobs/1/events", nil)
 		return n.send(r).status == 503
 	})
 	end()
 	watching.Wait()
 	one, endOne := context.WithCancel(t.Context())
 	endOne()
-	if a := n.send(httptest.NewRequestWithContext(one, "GET", "/api/office/jobs/1/events", nil)); a.status != 200 {
+	if a := n.send(httptest.NewRequestWithContext(one, "GET", "http://localhost/api/office/jobs/1/events", nil)); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -231,7 +231,7 @@ func (r *request) resume() *failure {
 	if o == nil {
 		return sessionOver
 	}
-	peer := peerIP(r.Request)
+	peer := r.from()
 	if !r.s.b.StillStands(o.identity) || o.loopback && !peer.IsLoopback() {
 		r.s.sessions.end(secret)
 		return sessionOver
@@ -284,7 +284,7 @@ func (s *server) logInSession(r *request) (any, error) {
 	if old := secretOf(r.Request); old != "" {
 		s.sessions.end(old)
 	}
-	secret := s.sessions.begin(r.identity, password, peerIP(r.Request).IsLoopback(), time.Now())
+	secret := s.sessions.begin(r.identity, password, r.from().IsLoopback(), time.Now())
 	return withCookie{cookie(r.Request, secret), s.showSession(r)}, nil
 }
 

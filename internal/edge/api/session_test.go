@@ -18,7 +18,7 @@ type browser struct {
 
 func (b *browser) ask(method, path, body string, change ...func(*http.Request)) answer {
 	b.n.t.Helper()
-	r := httptest.NewRequest(method, "http://node:15672/api"+path, strings.NewReader(body))
+	r := httptest.NewRequest(method, "http://localhost:15672/api"+path, strings.NewReader(body))
 	r.Header.Set("X-Bartleby-Session", "1")
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -154,7 +154,7 @@ func TestOtherSitesCannotUseASession(t *testing.T) {
 		"another value":    header("X-Bartleby-Session", "yes"),
 		"another site":     header("Sec-Fetch-Site", "cross-site"),
 		"another port":     header("Sec-Fetch-Site", "same-site"),
-		"another origin":   header("Origin", "http://node:8080"),
+		"another origin":   header("Origin", "http://localhost:8080"),
 		"an opaque one":    header("Origin", "null"),
 		"a page of a file": header("Origin", "file://"),
 	} {
@@ -167,7 +167,7 @@ func TestOtherSitesCannotUseASession(t *testing.T) {
 	if a := b.ask("POST", "/session", `{"username":"guest","password":"guest"}`, header("Sec-Fetch-Site", "cross-site")); a.status != 403 {
 		t.Errorf("a login on behalf of another site: %d %s, want 403", a.status, a.body)
 	}
-	b.wants(404, "DELETE", "/queues/%2F/q", header("Origin", "http://node:15672"), header("Sec-Fetch-Site", "same-origin"))
+	b.wants(404, "DELETE", "/queues/%2F/q", header("Origin", "http://localhost:15672"), header("Sec-Fetch-Site", "same-origin"))
 	b.wants(200, "GET", "/session") // it still is open
 }
 

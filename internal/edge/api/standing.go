@@ -61,7 +61,7 @@ func sealing(secret string) cipher.AEAD {
 
 // askAgain says why the user may not go on, nil if what was true at the login still is.
 func (r *request) askAgain() *failure {
-	err := r.s.b.AskAgain(r.Context(), r.identity, auth.Credentials{User: r.user, Password: r.proof.password}, peerIP(r.Request))
+	err := r.s.b.AskAgain(r.Context(), r.identity, auth.Credentials{User: r.user, Password: r.proof.password}, r.from())
 	if refused := (*auth.LoginError)(nil); errors.As(err, &refused) {
 		r.s.Logger.Warn("a login that was accepted is refused now", "peer", r.RemoteAddr, "error", err)
 		return outOfDate

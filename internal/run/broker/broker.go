@@ -82,7 +82,10 @@ type Options struct {
 	// Wall, for tests, is what the system's clock shows at a moment, in milliseconds since 1970; nil: what it shows.
 	Wall func(time.Time) int64
 
-	catchUp func(moment int64)
+	// ResetClock lets the queues' clock begin at the wall clock, even if it was ahead of it before: see clock.
+	ResetClock bool
+	catchUp    func(moment int64)
+	lag        func() time.Duration
 
 	Short bool // the disk has little room, see ShortOfRoom
 
@@ -232,7 +235,10 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	}
 	if o.now == nil {
 		c := newClock(o.Wall)
-		o.now, o.catchUp = c.now, c.catchUp
+		o.now, o.lag = c.now, c.lag
+		if !o.ResetClock {
+			o.catchUp = c.catchUp
+		}
 	}
 	if o.LoopbackUsers == nil {
 		o.LoopbackUsers = []string{"guest"}
@@ -328,6 +334,11 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			return nil, err
 		}
 		b.node.Start()
+		if o.ResetClock { // or the next start would go on where the clock was
+			if err = b.node.CheckpointCaughtUp(); err != nil {
+				return nil, err
+			}
+		}
 		b.traces.start()
 		b.events.start()
 	}
@@ -552,6 +563,15 @@ func (b *Broker) Node() *partition.Node { return b.node }
 
 // Bodies returns the store with the bytes of deliveries.
 func (b *Broker) Bodies() *bodies.Store { return b.bodies }
+
+// ClockAhead is how far the queues' clock is ahead of the system's, after that stepped back. Dates that come from queues are wrong by as
+// much; deadlines come within their time.
+func (b *Broker) ClockAhead() time.Duration {
+	if b.lag == nil {
+		return 0
+	}
+	return max(0, b.lag())
+}
 
 // Uptime is how long the node has run.
 func (b *Broker) Uptime() time.Duration { return time.Since(b.started) }

@@ -15,7 +15,9 @@ import (
 // after that time, or a sixteenth later. A step forward is followed at once: what is due by the wall clock is due. After a
 // step back the clock is ahead of the wall, and gives that back slowly: of ten seconds in three minutes.
 //
-// A start continues at the latest moment that is on disk, see catchUp: what was to happen then is not put off.
+// A start continues at the latest moment that is on disk, see catchUp: what was to happen then is not put off. With Options.ResetClock
+// it begins at the wall clock instead. Nothing is due earlier for that: deadlines stay, and those from a time when the clock was
+// ahead come as much later.
 type clock struct {
 	wall func(time.Time) int64 // milliseconds since 1970
 	made time.Time
@@ -45,6 +47,12 @@ func newClock(wall func(time.Time) int64) *clock {
 }
 
 func (c *clock) now() int64 { return c.at(time.Now()) }
+
+// lag is how far the wall is behind the clock.
+func (c *clock) lag() time.Duration {
+	t := time.Now()
+	return time.Duration(c.at(t)-c.wall(t)) * time.Millisecond
+}
 
 func (c *clock) at(t time.Time) int64 {
 	wall, elapsed := c.wall(t), t.Sub(c.made).Milliseconds() // by the clock that never steps

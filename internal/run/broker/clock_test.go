@@ -2,8 +2,11 @@ package broker
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"bartleby.mq/internal/wire/amqp091"
 )
 
 // The system's clock steps back and forth while time passes. The queues' clock never goes back and never stands still: of
@@ -49,6 +52,79 @@ func TestTheClockNeverStandsStill(t *testing.T) {
 		t.Errorf("after 80 s it shows %d ms", late)
 	}
 }
+
+// The clock is years ahead when the last message comes, and the node is killed before any checkpoint. The next start goes on from
+// there: by a clock that is right again the message would wait for years.
+func TestAStartGoesOnWhereTheClockWas(t *testing.T) {
+	const years = 5 * 365 * 24 * 3600_000
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			wrong := new(atomic.Int64)
+			o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}
+			d := newDisk()
+			c := startWith(t, d, o)
+			declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: int64(3600_000)})
+			wrong.Store(years)
+			was := c.b.now()
+			if !offer(t, c, "work", "m") {
+				t.Fatal("not routed")
+			}
+			d = d.crash()
+			wrong.Store(0)
+			c = startWith(t, d, o)
+			if now := c.b.now(); now < was-noted || ready(t, c, "work") != 1 {
+				t.Errorf("it shows %d ms less than before; %d messages", was-now, ready(t, c, "work"))
+			}
+		})
+	}
+}
+
+// A clock that was years ahead once stays so over a start, and is set right by ResetClock, also for the starts after. Nothing dies of it.
+func TestAStartSetsTheClockRight(t *testing.T) {
+	const years = 5 * 365 * 24 * 3600_000
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			wrong := new(atomic.Int64)
+			o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}
+			d := newDisk()
+			c := startWith(t, d, o)
+			wrong.Store(years)
+			publishTo := func(queue string, ttl int64) {
+				t.Helper()
+				declare(t, c, queue, amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: ttl})
+				if !offer(t, c, queue, "m") {
+					t.Fatal("not routed")
+				}
+			}
+			soon := 0
+			goesOn := func(isAhead bool) {
+				t.Helper()
+				if ahead := c.b.ClockAhead(); ahead > years/2*time.Millisecond != isAhead {
+					t.Errorf("it is %v ahead of the system's", ahead)
+				}
+				soon++
+				queue := fmt.Sprint("soon", soon) // the crash may bring back what is in the one before
+				publishTo(queue, 50)
+				eventually(t, "the message expires", func() bool { return ready(t, c, queue) == 0 })
+				if n := ready(t, c, "later"); n != 1 {
+					t.Errorf("%d messages wait, want 1", n)
+				}
+			}
+			publishTo("later", 3600_000)
+			wrong.Store(0)
+			goesOn(true)
+			for i, reset := range []bool{false, true, false} {
+				d = d.crash()
+				o.ResetClock = reset
+				c = startWith(t, d, o)
+				goesOn(i == 0)
+			}
+		})
+	}
+}
+
+// noted is how old the moment may be, in milliseconds, that a start finds in the journal.
+const noted = 1000
 
 // However seldom the clock is read, it gives back what it is ahead. The workers of a quiet node read it every ten seconds.
 func TestTheClockOfAQuietNodeComesBack(t *testing.T) {

@@ -247,7 +247,7 @@ func (b *Broker) identifyBy(ctx context.Context, by AuthBackend, given auth.Cred
 		id.Tags = tags
 	}
 	if by.Authz != nil && !from.loopback && slices.Contains(b.LoopbackUsers, given.User) { // otherwise the account says so
-		return nil, &auth.LoginError{User: given.User, Reason: "may log in from loopback addresses only"}
+		return nil, &auth.LoginError{User: given.User, Reason: auth.LoopbackOnly}
 	}
 	if by.Authz == by.Authn {
 		return id, nil

@@ -307,6 +307,7 @@ func (a *application) gone() {
 // results.
 func (g *group) finishApply(h *hold) {
 	e, n := &g.effects, g.node // e needs no lock: only one goroutine applies at a time
+	now := h.now
 	n.leaveDead(n.finishHold(h))
 	for _, s := range e.senseless {
 		if err := n.passOver(s); err != nil {
@@ -334,8 +335,8 @@ func (g *group) finishApply(h *hold) {
 		g.proposals.settled(p)
 	}
 	e.reset()
-	if n.CatchUp != nil && g.clock > n.Now() {
-		n.CatchUp(g.clock)
+	if n.CatchUp != nil && now > n.Now() { // the time of the last command here, not of one long ago
+		n.CatchUp(now)
 	}
 	if bodies, index := n.memory.short(); bodies || index {
 		g.p.relief.request(bodies, index, n.Now())

@@ -87,6 +87,25 @@ var errStopped = errors.New("the node is stopping")
 // Stopped says whether a checkpoint was cut short because the node stops.
 func Stopped(err error) bool { return errors.Is(err, errStopped) }
 
+// CheckpointCaughtUp is Checkpoint when all that earlier lives of this node have left in the logs is applied: no start will apply
+// it again. REQUIRES: the node leads its groups alone.
+func (n *Node) CheckpointCaughtUp() error {
+	for _, p := range n.groups {
+		for leads := false; !leads; {
+			p.mu.Lock()
+			leads = p.group.leads
+			p.mu.Unlock()
+			if n.stopped() {
+				return errStopped
+			}
+			if !leads {
+				n.pause(time.Millisecond)
+			}
+		}
+	}
+	return n.Checkpoint()
+}
+
 // Checkpoint writes a checkpoint and frees what the journal no longer needs. It returns when the checkpoint is on
 // disk.
 func (n *Node) Checkpoint() error {

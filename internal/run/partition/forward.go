@@ -103,18 +103,33 @@ func (g *group) follows(origin, number uint64) bool {
 	return true
 }
 
-// newest gives this process the highest origin of its node, even if the clock went back since the last one. REQUIRES:
-// recovery has read everything, and nothing is proposed yet.
+// newest gives this process the highest origin of its node, even if the clock went back since the last one, and consumer
+// numbers that go with it. It looks at the end of each log too, which is decided only when the group runs. REQUIRES: recovery has
+// read everything, and nothing is proposed yet.
 func (n *Node) newest() {
+	node, last := n.Origin>>originTimeBits, uint64(0)
 	for _, p := range n.groups {
-		if old, _ := p.group.lastOf(n.Origin >> originTimeBits); n.Origin <= old.origin {
-			n.Origin = old.origin + 1
+		old, _ := p.group.lastOf(node)
+		last = max(last, old.origin)
+		for _, e := range p.group.log.State(p.group.applied).Entries {
+			var r commandReader
+			origin, _, now, ok := r.head(e.Data)
+			if ok && origin>>originTimeBits == node {
+				last = max(last, origin)
+			}
+			if ok && n.CatchUp != nil {
+				n.CatchUp(now)
+			}
 		}
+	}
+	if n.Origin <= last {
+		n.Origin = last + originTick
+		n.numbers.Store(firstNumber(n.Origin))
 	}
 }
 
 // errClock ends a process whose commands groups would take for commands of an earlier process: the last process has a
-// later origin, and recovery could not know it yet.
+// later origin, of which recovery has seen nothing.
 var errClock = errors.New("partition: the clock went back since the node ran last; start it again")
 
 // checkNewest checks that again, once everything that earlier leaders decided is applied. REQUIRES: the partition is

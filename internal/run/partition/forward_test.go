@@ -8,6 +8,7 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/run/cluster"
 )
 
 // wire is a Forwarder whose test decides what arrives.
@@ -226,16 +227,44 @@ func TestForwardedIntoASnapshot(t *testing.T) {
 	}
 }
 
+// undecided is a log whose end is not decided.
+type undecided struct {
+	tee
+	entries []cluster.Entry
+}
+
+func (l *undecided) State(uint64) cluster.State { return cluster.State{Entries: l.entries} }
+
 // A process is newer than all earlier ones of its node, whatever the clock says, and its consumers have numbers of
 // their own.
 func TestNewestProcess(t *testing.T) {
-	n, _ := follower(t)
+	quiet := func() *Node {
+		n, _ := follower(t)
+		for _, p := range n.groups {
+			p.group.log = &tee{}
+		}
+		return n
+	}
+	n := quiet()
 	old := NewOrigin(1, 1<<40)
 	n.groups[1].group.processes = []process{{old, 5}}
 	n.newest()
 	if n.Origin <= old || n.Origin>>originTimeBits != 1 {
 		t.Errorf("the process is %x after %x", n.Origin, old)
 	}
+	// The newest command may be in a log that is not decided yet: its process is not known from what is applied.
+	n = quiet()
+	last := NewOrigin(1, 1<<40)
+	var w commandWriter
+	w.begin(last, 1)
+	n.groups[1].group.processes = []process{{last - 1, 5}}
+	n.groups[1].group.log = &undecided{entries: []cluster.Entry{{Data: w.numbered(1)}}}
+	numbers := n.numbers.Load()
+	n.newest()
+	if n.Origin <= last || n.numbers.Load() == numbers || n.numbers.Load() == firstNumber(last) {
+		t.Errorf("the process is %x after %x, its consumers begin with %x", n.Origin, last, n.numbers.Load())
+	}
+
 	later, fatal := follower(t)
 	g := later.groups[0].group
 	g.processes = []process{{later.Origin + 1, 1}}

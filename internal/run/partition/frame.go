@@ -39,6 +39,7 @@ import (
 //	tally    queue | job | outcome | count    entries that the job has sent to the queue came, or went so (JobOutcome)
 //	note     queue | id | history bytes       the entry has this history: it has a note of the death that follows
 //	hash     queue | u64                  in tests: the state hash of the queue now, see queue.StateHash
+//	clock    moment                       what the node's clock showed when the frame was written, see noteClock
 //	cut                                   a checkpoint has everything before
 //	lost     the rest of the frame        damage was here, and an operator chose to go on without it: later operations may name
 //	         unknown entries
@@ -65,6 +66,7 @@ const (
 	opAlike
 	opTally
 	opNote
+	opClock
 
 	opEnd // one more than the last
 )
@@ -337,6 +339,13 @@ func (f *frame) note(q uint64, id queue.ID, history []byte) {
 	f.uint(q)
 	f.uint(uint64(id))
 	f.raw(history)
+}
+
+// clock is no operation of its own in what is counted: it comes with others.
+func (f *frame) clock(now int64) {
+	f.endRun()
+	f.b = append(f.b, opClock)
+	f.moment(now)
 }
 
 func (f *frame) hash(q, sum uint64) {

@@ -117,6 +117,10 @@ var frameTrips = map[byte]func(chooser, *frame) Operation{
 		f.hash(q, c.uint64())
 		return Operation{Kind: "hash", Queue: q}
 	},
+	opClock: func(c chooser, f *frame) Operation {
+		f.clock(c.int64())
+		return Operation{Kind: "clock"}
+	},
 	opCut: func(_ chooser, f *frame) Operation {
 		f.begin(opCut)
 		return Operation{Kind: "cut"}

@@ -134,6 +134,9 @@ func (r *frameReader) operation(code byte) (o Operation) {
 	case opHash:
 		o.Kind, o.Queue = "hash", r.uint()
 		r.uint()
+	case opClock:
+		o.Kind = "clock"
+		r.time()
 	case opCut:
 		o.Kind = "cut"
 	case opLost:

@@ -208,6 +208,10 @@ func (h *hold) hashes() {
 	h.hashed = h.hashed[:0]
 }
 
+// noteClock is by how many milliseconds the clock may go on before a frame says what it shows. The deadlines in frames go
+// by it: a start that did not know it, after a clock that was ahead for a while, would put them off by as much.
+const noteClock = 1000
+
 // writeFrame appends the hold's frame to the journal.
 func (n *Node) writeFrame(h *hold) {
 	h.tallied()
@@ -215,7 +219,15 @@ func (n *Node) writeFrame(h *hold) {
 	if b == nil {
 		return
 	}
+	late := h.now-n.noted.Load() > noteClock
+	if late {
+		h.frame.clock(h.now)
+		b = h.frame.bytes()
+	}
 	h.pos = n.Journal.Append(b)
+	if late {
+		n.noted.Store(h.now) // not before: a frame that is written meanwhile may be the one that a crash leaves
+	}
 	n.checkpoints.logged.Add(int64(h.frame.operations))
 	at := n.Journal.PayloadPos(h.pos)
 	for i, r := range h.frame.records {

@@ -156,6 +156,7 @@ type Node struct {
 	deaths    deathCounts
 	drops     dropWatch
 	arrivals  arrivalWatch
+	noted     atomic.Int64  // what the clock showed when a frame of this process said so last
 	relocated atomic.Uint64 // stranded messages that operators have relocated
 	asides    atomic.Uint64 // messages set aside
 

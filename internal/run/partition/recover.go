@@ -224,6 +224,10 @@ func (r *recovery) redoFrame(pos journal.Pos, payload []byte) error {
 		switch op {
 		case opPublish:
 			r.publish(fr, base)
+		case opClock:
+			if at := fr.time(); !fr.bad && r.node.CatchUp != nil {
+				r.node.CatchUp(at)
+			}
 		case opCut:
 		case opLost:
 			r.lost, fr.at = true, len(fr.all)

@@ -19,6 +19,10 @@ func (q *Queue) Replicated() bool { return q.part.group != nil }
 // originTimeBits is the width of the time in a process's Origin. The node's id is above it.
 const originTimeBits = 48
 
+// originTick is by how much two origins of a node differ at least if the clock does not tell: processes that are further apart
+// begin to number their consumers elsewhere, see firstNumber.
+const originTick = 1000
+
 // firstNumber is where a process begins to number its consumers. The upper 16 bits are the node. The rest leaves
 // 16,384 numbers for each second until the next process starts.
 func firstNumber(origin uint64) uint64 {
