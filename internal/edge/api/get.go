@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 )
 
@@ -87,6 +88,9 @@ func (s *server) getMessages(r *request) (any, error) {
 		err = cmp.Or(err, failed)
 	} else {
 		err = r.link().Take(r.queueName(), limit, after, show)
+	}
+	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.ResourceLocked {
+		return nil, badRequest("405 RESOURCE_LOCKED - " + refusal.Text) // only here with code and name, as in RabbitMQ
 	}
 	if err != nil {
 		return nil, err
