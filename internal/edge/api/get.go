@@ -89,8 +89,13 @@ func (s *server) getMessages(r *request) (any, error) {
 	} else {
 		err = r.link().Take(r.queueName(), limit, after, show)
 	}
-	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.ResourceLocked {
-		return nil, badRequest("405 RESOURCE_LOCKED - " + refusal.Text) // only here with code and name, as in RabbitMQ
+	if refusal, ok := err.(*topology.Error); ok { // with code and name, which RabbitMQ has here and in publish only
+		switch refusal.Kind {
+		case topology.ResourceLocked:
+			return nil, badRequest("405 RESOURCE_LOCKED - " + refusal.Text)
+		case topology.AccessRefused:
+			return nil, notAuthorised("ACCESS_REFUSED - " + refusal.Text)
+		}
 	}
 	if err != nil {
 		return nil, err

@@ -45,8 +45,13 @@ func (s *server) publish(r *request) (any, error) {
 		return nil, &failure{http.StatusServiceUnavailable, "service_unavailable", "publishers are blocked: " + reason}
 	}
 	routed, err := r.link().PublishOne(&p)
-	if refusal, ok := err.(*topology.Error); ok && refusal.Kind == topology.PreconditionFailed {
-		return nil, badRequest(preconditionFailed(refusal.Text))
+	if refusal, ok := err.(*topology.Error); ok {
+		switch refusal.Kind {
+		case topology.PreconditionFailed:
+			return nil, badRequest(preconditionFailed(refusal.Text))
+		case topology.AccessRefused:
+			return nil, badRequest("403 ACCESS_REFUSED - " + refusal.Text)
+		}
 	}
 	if err != nil {
 		return nil, err
