@@ -133,9 +133,9 @@ const maxTTL = 315360000000
 
 var basic = []byte(basicPrefix)
 
-// cc makes the header CC of the annotation x-cc. Of several the first counts.
+// cc makes the header CC of the annotation x-cc. Of several the first counts. RabbitMQ takes null for no key.
 func (c *converter) cc(v *amqp10.Value) error {
-	if c.hasCC {
+	if c.hasCC || v.IsNull() {
 		return nil
 	}
 	c.hasCC = true

@@ -213,11 +213,25 @@ func checkReferredExchange(args amqp091.Table, arg string, r Resource, permit Pe
 	return permit.check(Write, exchangeResource(r.VHost, message.ExchangeName(name)))
 }
 
+// checkSameType is checkSame for the type of an exchange, which RabbitMQ prints as an atom.
+func checkSameType(r Resource, current, received routing.Kind) error {
+	if current == received {
+		return nil
+	}
+	printed := func(t routing.Kind) string {
+		if strings.Contains(string(t), "-") { // such atoms are printed in quotes
+			t = "'" + t + "'"
+		}
+		return "'" + string(t) + "'"
+	}
+	return inequivalent(r, Difference{"type", string(current), string(received)}, printed(received), printed(current))
+}
+
 // checkEquivalent compares a declaration with the existing exchange (BR-5.7).
 func (x *Exchange) checkEquivalent(d *ExchangeDecl) error {
 	r := x.Resource()
 	return firstDifference(
-		checkSame("type", r, x.Type, d.Type),
+		checkSameType(r, x.Type, d.Type),
 		checkSame("durable", r, x.Durable, d.Durable),
 		checkSame("auto_delete", r, x.AutoDelete, d.AutoDelete),
 		checkSame("internal", r, x.Internal, d.Internal),

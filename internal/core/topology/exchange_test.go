@@ -84,6 +84,7 @@ func TestBR_5_7_RedeclareExchange(t *testing.T) {
 		want   string
 	}{
 		{"x", func(d *ExchangeDecl) { d.Type = routing.Topic }, "inequivalent arg 'type' for exchange 'x' in vhost 'v': received 'topic' but current is 'direct'"},
+		{"x", func(d *ExchangeDecl) { d.Type = routing.ConsistentHash }, "inequivalent arg 'type' for exchange 'x' in vhost 'v': received ''x-consistent-hash'' but current is 'direct'"},
 		{"x", func(d *ExchangeDecl) { d.Durable = false }, "inequivalent arg 'durable' for exchange 'x' in vhost 'v': received 'false' but current is 'true'"},
 		{"x", func(d *ExchangeDecl) { d.AutoDelete = true }, "inequivalent arg 'auto_delete' for exchange 'x' in vhost 'v': received 'true' but current is 'false'"},
 		{"x", func(d *ExchangeDecl) { d.Internal = true }, "inequivalent arg 'internal' for exchange 'x' in vhost 'v': received 'true' but current is 'false'"},

@@ -202,6 +202,9 @@ func (o objectsOfVHosts) put(doc map[string]any) {
 func (r *request) definitionsText() ([]byte, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
+		if len(r.raw) == 0 && r.s.b.Strict {
+			return []byte("{}"), nil
+		}
 		return r.raw, nil
 	}
 	parts := multipart.NewReader(bytes.NewReader(r.raw), params["boundary"])

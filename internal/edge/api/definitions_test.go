@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -347,5 +348,24 @@ func TestBR_3_9_ChangesAtTheSameTimeAllStay(t *testing.T) {
 		if v["name"] != "/" {
 			same(t, fmt.Sprint(v["name"]), []any{v["description"], v["tracing"], v["protected_from_deletion"]}, []any{"said", true, true})
 		}
+	}
+}
+
+// In strict mode an empty file is taken, as is a hash of an unknown algorithm, which no password fits; RabbitMQ looks at neither.
+func TestStrictImports(t *testing.T) {
+	n := start(t)
+	n.b.Strict = true
+	for _, body := range []string{"", `{"users":[{"name":"h","password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","hashing_algorithm":"unheard-of","tags":""}]}`} {
+		r := httptest.NewRequest(http.MethodPost, "http://node:15672/api/definitions", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = "127.0.0.1:1234"
+		r.SetBasicAuth("guest", "guest")
+		w := httptest.NewRecorder()
+		if n.handler.ServeHTTP(w, r); w.Code != http.StatusNoContent {
+			t.Errorf("%q is answered with %d %s", body, w.Code, w.Body)
+		}
+	}
+	if a := n.do("GET", "/users/h", ""); !strings.Contains(a.body, "unheard-of") {
+		t.Error(a.body)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 )
 
@@ -87,6 +88,14 @@ func (s *server) getMessages(r *request) (any, error) {
 		err = cmp.Or(err, failed)
 	} else {
 		err = r.link().Take(r.queueName(), limit, after, show)
+	}
+	if refusal, ok := err.(*topology.Error); ok { // with code and name, which RabbitMQ has here and in publish only
+		switch refusal.Kind {
+		case topology.ResourceLocked:
+			return nil, badRequest("405 RESOURCE_LOCKED - " + refusal.Text)
+		case topology.AccessRefused:
+			return nil, notAuthorised("ACCESS_REFUSED - " + refusal.Text)
+		}
 	}
 	if err != nil {
 		return nil, err

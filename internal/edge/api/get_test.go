@@ -6,6 +6,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 )
 
 // One answer is made in memory: it holds 64 MiB of messages, however many were asked for. The others
@@ -93,5 +96,22 @@ func TestDL_11_5_OnlyTheAckmodesThatFailCountTowardsTheDeliveryLimit(t *testing.
 			t.Errorf("%s shows %d messages, want one", mode, len(got))
 		}
 		same(t, "messages after "+mode, n.must("GET", "/queues/%2F/q", "").object(t)["messages_ready"], left)
+	}
+}
+
+// The refusal of a get from another connection's exclusive queue has code and name, as only this one has in RabbitMQ.
+func TestGetFromAnExclusiveQueue(t *testing.T) {
+	n := start(t)
+	link, err := n.b.Connect(broker.Login{User: "guest"}, broker.Peer{Name: "owner"}, "/", &client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Disconnect)
+	if _, err := link.DeclareQueue(topology.QueueDecl{Name: "mine", Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	a := n.do("POST", "/queues/%2F/mine/get", `{"ackmode":"ack_requeue_true","count":1,"encoding":"auto"}`)
+	if want := "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'"; a.status != 400 || !strings.Contains(a.body, want) {
+		t.Errorf("%d %s, want %s", a.status, a.body, want)
 	}
 }

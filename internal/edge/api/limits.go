@@ -37,6 +37,9 @@ func (s *server) deleteVHostLimit(r *request) (any, error) {
 
 func (s *server) listUserLimits(r *request) (any, error) {
 	name, one := r.params["user"]
+	if one && name != r.user && !r.may(monitoring) { // in strict mode users see their own
+		return nil, notAuthorised(accessTexts[policies])
+	}
 	items := []map[string]any{}
 	var users []*auth.User
 	s.b.Read(func(_ *topology.State, u *auth.Users) {

@@ -50,7 +50,7 @@ func (s *server) overview(r *request) (any, error) {
 	object := map[string]any{
 		"management_version": s.Version, "rabbitmq_version": s.Version,
 		"product_name": s.Product, "product_version": s.ProductVersion, "cluster_name": s.clusterName(),
-		"cluster_tags": map[string]any{}, "node_tags": map[string]any{}, "node": s.NodeName,
+		"cluster_tags": s.clusterTags(), "node_tags": map[string]any{}, "node": s.NodeName,
 		"erlang_version": erlangVersion, "erlang_full_version": erlangFullVersion(), "crypto_lib_version": cryptoLibrary,
 		"rates_mode": "basic", "exchange_types": s.exchangeTypes(), "default_queue_type": string(s.defaultQueueType()),
 		"sample_retention_policies": map[string]any{
@@ -264,20 +264,30 @@ const clusterNameParameter = "cluster_name"
 
 // clusterName is the name that was set, or the configured one.
 func (s *server) clusterName() string {
-	name := s.ClusterName
+	if name, ok := s.globalParameter(clusterNameParameter).(string); ok {
+		return name
+	}
+	return s.ClusterName
+}
+
+// clusterTags are what a global parameter says.
+func (s *server) clusterTags() any {
+	if tags, ok := s.globalParameter(clusterTags).(map[string]any); ok {
+		return tags
+	}
+	return map[string]any{}
+}
+
+// globalParameter is the value of one, nil if there is none.
+func (s *server) globalParameter(name string) (value any) {
 	s.b.Read(func(state *topology.State, _ *auth.Users) {
 		for _, p := range state.GlobalParameters() {
-			if p.Name != clusterNameParameter {
-				continue
-			}
-			if v, err := topology.ParseJSON(p.Value); err == nil {
-				if text, ok := v.(string); ok {
-					name = text
-				}
+			if p.Name == name {
+				value, _ = topology.ParseJSON(p.Value)
 			}
 		}
 	})
-	return name
+	return value
 }
 
 func (s *server) getClusterName(*request) (any, error) {

@@ -118,10 +118,10 @@ func (r *request) wantsOtherType() bool {
 	return slices.Contains(jsonOnly, first) && (err != nil || kind != "application/json" && (first != "definitions" || kind != "multipart/form-data"))
 }
 
-// strictAccess is what RabbitMQ asks for where we ask for more, by pattern.
+// strictAccess is what RabbitMQ asks for where we ask for something else, by pattern.
 var strictAccess = map[string]access{
 	"healthchecks/node": managing, "healthchecks/node/{node}": managing,
-	"user-limits": monitoring, "user-limits/{user}": monitoring, "users/{user}/queues": managing,
+	"queues/{vhost}/{queue}/actions": administers, "user-limits/{user}": managing, "users/{user}/queues": managing,
 }
 
 // needs is what a user's tags must allow for the request.
@@ -134,7 +134,7 @@ func (r *request) needs() access {
 
 // refusal is the text for a user whose tags do not allow the request.
 func (r *request) refusal() string {
-	if r.s.b.Strict && (strings.HasPrefix(r.rt.pattern, "user-limits") && r.Method == http.MethodGet || strings.HasPrefix(r.rt.pattern, "global-parameters")) {
+	if r.s.b.Strict && strings.HasPrefix(r.rt.pattern, "global-parameters") {
 		return accessTexts[policies]
 	}
 	text := accessTexts[r.needs()]

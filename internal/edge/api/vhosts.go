@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -192,7 +193,7 @@ func (s *server) putVHost(r *request) (any, error) {
 		if _, ok := r.body["tracing"]; !ok {
 			m.Tracing = old.Tracing
 		}
-		if _, ok := r.body["protected_from_deletion"]; !ok {
+		if _, ok := r.body["protected_from_deletion"]; !ok || s.b.Strict { // there it is set by its own route only
 			m.Protected = old.Protected
 		}
 		return m
@@ -230,5 +231,12 @@ func (s *server) startVHost(r *request) (any, error) {
 }
 
 func (s *server) protectVHost(r *request) (any, error) {
-	return nil, s.b.SetVHostProtection(r.vhost(), r.Method == http.MethodPost)
+	protect := r.Method == http.MethodPost
+	if err := s.mustVHost(r.vhost()); err != nil {
+		if protect {
+			return nil, &failure{http.StatusNotFound, "not_found", fmt.Sprintf("Cannot enable deletion protection of virtual host '%s' because it does not exist", r.vhost())}
+		}
+		return nil, notFound
+	}
+	return nil, s.b.SetVHostProtection(r.vhost(), protect)
 }

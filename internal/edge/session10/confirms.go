@@ -58,7 +58,7 @@ type pending struct {
 	id       uint32 // its delivery-id
 	released bool   // it has no route
 	failure  *failure
-	queue    *partition.Queue // where it went, if there is only one
+	queue    *partition.Queue // the one that refused it; before that where it went, if there is only one
 }
 
 // add notes a message that is about to run, and returns its token.
@@ -258,7 +258,10 @@ func (p *publisher) Answered(answers []partition.Answer) {
 	w := &p.confirms
 	w.mu.Lock()
 	for _, a := range answers {
-		w.at(a.Token).Answer(a.Refused)
+		m := w.at(a.Token)
+		if m.Answer(a.Refused); a.RefusedBy != nil {
+			m.queue = a.RefusedBy
+		}
 	}
 	w.mu.Unlock()
 	p.send()

@@ -572,6 +572,33 @@ func TestOutcomesInOneRead(t *testing.T) {
 	}
 }
 
+// The refusal of a message that several queues were to get names the one that is full, in whatever log it is.
+func TestARefusalNamesItsQueue(t *testing.T) {
+	n := serve(t, broker.Options{}, nil)
+	ch := n.channel(t)
+	full := amqp.Table{"x-queue-type": "quorum", "x-max-length": int32(1), "x-overflow": "reject-publish"}
+	n.declare(t, "full", full)
+	n.declare(t, "room", amqp.Table{"x-queue-type": "quorum"})
+	n.declare(t, "classic", nil)
+	for _, q := range []string{"full", "room", "classic"} {
+		if err := ch.QueueBind(q, "", "amq.fanout", false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := n.session(t)
+	c.publisher(0, 0, "/exchanges/amq.fanout")
+	c.transfer(0, one(0), text("a"))
+	if d := await[*amqp10.Disposition](c); d.State.Descriptor() != amqp10.DescriptorAccepted {
+		t.Fatalf("%+v", d)
+	}
+	c.transfer(0, one(1), text("b"))
+	var r amqp10.Rejected
+	if err := r.Decode(await[*amqp10.Disposition](c).State); err != nil {
+		t.Fatal(err)
+	}
+	c.want(r.Error, amqp10.ConditionResourceLimitExceeded, "queue 'full' exceeded maximum length")
+}
+
 // A publisher gets RabbitMQ's credit, and more at a time once it has used a good deal of it; in strict mode it does not.
 func TestCreditOfABusyPublisher(t *testing.T) {
 	for name, strict := range map[string]bool{"default": false, "strict": true} {

@@ -170,7 +170,7 @@ func parse(name string, value any) (d definition, complaints []string) {
 		r.complain("Cannot specify 'no-ack' and numerical 'delete-after'") // further messages that were sent would be lost
 	}
 	d.reconnectDelay = moment.Duration(r.number(int64(defaultReconnectDelay/time.Second), "reconnect-delay"), time.Second)
-	d.source.uris, d.dest.uris = r.uris("src-uri"), r.uris("dest-uri")
+	d.dest.uris, d.source.uris = r.uris("dest-uri"), r.uris("src-uri") // RabbitMQ complains in this order
 	var unknown []string
 	for k := range object {
 		if !r.known[k] {

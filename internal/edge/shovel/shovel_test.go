@@ -225,7 +225,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
-		`{}`: "Must specify 'src-exchange' or 'src-queue'\nKey \"src-uri\" not found in bad\nKey \"dest-uri\" not found in bad\n",
+		`{}`: "Must specify 'src-exchange' or 'src-queue'\nKey \"dest-uri\" not found in bad\nKey \"src-uri\" not found in bad\n",
 		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","src-exchange":"b","dest-queue":"b"}`:      "Cannot specify 'src-exchange' and 'src-queue'\n",
 		`{"src-uri":"amqp://","dest-uri":"http://u:p@x","src-queue":"a"}`:                                     "\"http://x\" not a valid URI: {{unexpected_uri_scheme,\"http\"},\"http://x\"}\n",
 		`{"src-uri":"amqp://","dest-uri":"amqp://","src-queue":"a","bogus":1}`:                                "Unrecognised terms [{<<\"bogus\">>,1}] in bad\n",

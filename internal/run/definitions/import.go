@@ -76,7 +76,7 @@ func (im *importer) all(ctx context.Context, text []byte) error {
 	}
 	doc, ok := v.(map[string]any)
 	if !ok {
-		return malformed("not_json")
+		return malformed("failed_to_parse_json") // as RabbitMQ
 	}
 	type step struct {
 		key  string

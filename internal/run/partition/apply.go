@@ -77,7 +77,7 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 			own := p.publishes[a.next]
 			h.drop(own.body, 0)
 			if own.owner != nil {
-				g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, true}})
+				g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{Token: own.token, Refused: true}})
 			}
 		}
 		if p.routing != nil {
@@ -214,18 +214,18 @@ func (a *application) publish(code byte) {
 		entry: queue.Entry{Content: queue.Content{Body: body}, Priority: in.priority, TTL: in.ttl, Delay: in.delay},
 		rec:   message.Record(record),
 	}
-	refused := false
+	var refusedBy *Queue
 	h := a.h
 	h.entered = h.entered[:0]
 	h.entries += n - 1
 	for range n {
-		if q := g.p.queues[a.r.uint()]; q != nil && !a.n.admit(h, q, &arrives) {
-			refused = true
+		if q := g.p.queues[a.r.uint()]; q != nil && !a.n.admit(h, q, &arrives) && refusedBy == nil {
+			refusedBy = q
 		}
 	}
 	a.n.admitted(h, &arrives)
 	if own.owner != nil {
-		g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, refused}})
+		g.effects.answers = append(g.effects.answers, ownedAnswer{own.owner, Answer{own.token, refusedBy != nil, refusedBy}})
 	}
 }
 

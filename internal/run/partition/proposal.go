@@ -296,7 +296,7 @@ func (g *group) lost(list []*proposal) {
 		for _, pub := range p.publishes {
 			g.node.bodies.Release(pub.body)
 			if pub.owner != nil {
-				pub.owner.Answered([]Answer{{pub.token, true}})
+				pub.owner.Answered([]Answer{{Token: pub.token, Refused: true}})
 			}
 		}
 		if p.ask != nil {

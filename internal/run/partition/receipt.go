@@ -41,8 +41,9 @@ type Owner interface {
 
 // Answer is the result of a publish in one group.
 type Answer struct {
-	Token   uint64 // Op.Token
-	Refused bool   // a target refused it, or the result is unknown
+	Token     uint64 // Op.Token
+	Refused   bool   // a target refused it, or the result is unknown
+	RefusedBy *Queue // the first target of the group that did, nil if the result is unknown
 }
 
 // A Pending is a publish that its Owner must answer for. It is done when it has run, is durable, and every group has

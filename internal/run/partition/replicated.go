@@ -235,7 +235,7 @@ func (n *Node) unproposed(publishes []published) {
 	for _, p := range publishes {
 		n.bodies.Release(p.body)
 		if p.owner != nil {
-			p.owner.Answered([]Answer{{p.token, true}})
+			p.owner.Answered([]Answer{{Token: p.token, Refused: true}})
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (m *Message) parse(b []byte) error {
 			return err
 		}
 		place := sectionOrder[d]
-		again := place == bodyPlace && d == m.BodyKind && d != DescriptorAMQPValue
+		again := place == bodyPlace && place == last && d == m.BodyKind && d != DescriptorAMQPValue
 		if place <= last && !again {
 			return sectionError(d, ErrSection)
 		}

@@ -148,6 +148,7 @@ func TestMalformedMessages(t *testing.T) {
 		{"two values", join(value, value), ErrSection, "message: amqp-value: section out of place (3.2.8)"},
 		{"data and value", join(bodyPart, value), ErrSection, "message: amqp-value: section out of place (3.2.8)"},
 		{"two footers", join(footerPart, footerPart), ErrSection, "message: footer: section out of place (3.2.9)"},
+		{"data on both sides of the footer", join(bodyPart, footerPart, bodyPart), ErrSection, "message: data: section out of place (3.2.6)"},
 		{"data after the footer", join(footerPart, bodyPart), ErrSection, "message: data: section out of place (3.2.6)"},
 		{"data that is a string", join(AppendDescriptor(nil, DescriptorData), text("s")), ErrType, "message: data: value of another type (3.2.6)"},
 		{"a header that is a map", section(DescriptorHeader), ErrType, "message: header: value of another type (3.2.1)"},

@@ -133,6 +133,23 @@ async def retry():
 
 
 @story
+async def close():
+    """Closes channels and connections with a message under way: their callbacks are told of no error of the broker's."""
+    for _ in range(50):
+        connection = await aio_pika.connect(URI)
+        channel = await connection.channel()
+        told = []
+        for ended in (channel, connection):
+            ended.close_callbacks.add(lambda _, error: told.append(error))
+        await channel.declare_queue("orders", durable=True)
+        await channel.default_exchange.publish(persistent(b"0"), "orders")
+        await channel.close()
+        await connection.close()
+        check("who is told", len(told), 2)
+        check("codes of errors", [code for error in told if error for code in error.args if isinstance(code, int)], [])
+
+
+@story
 async def reconnect():
     connection = await aio_pika.connect_robust(URI, reconnect_interval=0.2)
     channel = await connection.channel()

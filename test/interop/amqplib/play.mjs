@@ -170,6 +170,24 @@ await play({
     await connection.close();
   },
 
+  // Closes channels and connections, with a message under way: both say that they are closed, and of no error.
+  async close() {
+    for (let i = 0; i < 50; i++) {
+      const connection = await amqp.connect(URI);
+      const channel = await connection.createConfirmChannel();
+      const told = new Inbox();
+      for (const [name, ended] of [['channel', channel], ['connection', connection]]) {
+        ended.on('error', (error) => told.put(`${name}: ${error}`));
+        ended.on('close', (error) => told.put(`${name} closed${error ? `: ${error}` : ''}`));
+      }
+      await channel.assertQueue('orders');
+      channel.sendToQueue('orders', Buffer.from('0'));
+      await channel.close();
+      await connection.close();
+      check('what is told', await told.take(2), ['channel closed', 'connection closed']);
+    }
+  },
+
   async reconnect() {
     const inboxes = []; // one for each time that it connected
     let channel;

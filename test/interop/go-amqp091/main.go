@@ -17,7 +17,7 @@ const patience = 20 * time.Second
 
 func main() {
 	stories := map[string]func(context.Context, *amqp.Connection) error{
-		"confirms": confirms, "consume": consume, "reject": reject, "retry": retry, "reconnect": reconnect,
+		"confirms": confirms, "consume": consume, "reject": reject, "retry": retry, "close": closing, "reconnect": reconnect,
 	}
 	if err := play(stories[os.Args[1]]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -191,6 +193,41 @@ func retry(ctx context.Context, connection *amqp.Connection) error {
 		checkReady("left in work", channel, "work", 0),
 		checkReady("left in wait", channel, "wait", 0),
 	)
+}
+
+// closing closes channels and connections, one of them with a message under way: nobody hears of an error.
+func closing(ctx context.Context, _ *amqp.Connection) error {
+	for range 50 {
+		connection, err := amqp.Dial(os.Getenv("AMQP_URI"))
+		if err != nil {
+			return err
+		}
+		channel, err := confirming(connection)
+		if err != nil {
+			return err
+		}
+		ended := []chan *amqp.Error{channel.NotifyClose(make(chan *amqp.Error, 1)), connection.NotifyClose(make(chan *amqp.Error, 1))}
+		if err := declare(channel, "orders", nil); err != nil {
+			return err
+		}
+		if err := channel.PublishWithContext(ctx, "", "orders", false, false, amqp.Publishing{Body: []byte("0")}); err != nil {
+			return err
+		}
+		if err := errors.Join(channel.Close(), connection.Close()); err != nil {
+			return err
+		}
+		for _, told := range ended {
+			select {
+			case why, some := <-told:
+				if some {
+					return fmt.Errorf("after Close it is told of %w", why)
+				}
+			case <-time.After(patience):
+				return errors.New("nobody is told that it is closed")
+			}
+		}
+	}
+	return nil
 }
 
 func reconnect(ctx context.Context, connection *amqp.Connection) error {

@@ -182,6 +182,28 @@ def causes():
 
 
 @story
+def close():
+    """Closes connections with a message under way. What the connection below tells of it is that its client has closed it."""
+    for _ in range(50):
+        told = []
+
+        def opened(connection):
+            connection.add_on_close_callback(lambda connection, reason: (told.append(reason), connection.ioloop.stop()))
+            connection.channel(on_open_callback=declare)
+
+        def declare(channel):
+            channel.add_on_close_callback(lambda _, reason: told.append(reason))
+            channel.queue_declare("orders", durable=True, callback=lambda _: publish(channel))
+
+        def publish(channel):
+            channel.basic_publish("", "orders", b"0", PERSISTENT)
+            channel.connection.close()
+
+        pika.SelectConnection(pika.URLParameters(URI), on_open_callback=opened).ioloop.start()
+        check("what is told", [(type(reason).__name__, reason.reply_code) for reason in told], [("ChannelClosedByClient", 200), ("ConnectionClosedByClient", 200)])
+
+
+@story
 def reconnect():
     connection = connect()
     channel = connection.channel()

@@ -28,6 +28,7 @@ async fn main() -> Result {
         "consume" => consume().await,
         "reject" => reject().await,
         "retry" => retry().await,
+        "close" => close().await,
         "reconnect" => reconnect().await,
         _ => Err(format!("no story {story}").into()),
     }
@@ -210,6 +211,24 @@ async fn retry() -> Result {
     assert_eq!(body(&parked.delivery), "again", "parked");
     assert_eq!((ready(&channel, "work").await?, ready(&channel, "wait").await?), (0, 0), "left");
     connection.close(200, "".into()).await?;
+    Ok(())
+}
+
+/// Closes channels and connections with a message under way: no event tells of an error.
+async fn close() -> Result {
+    for _ in 0..50 {
+        let connection = connect(ConnectionProperties::default()).await?;
+        let mut events = connection.events_listener();
+        let channel = confirming(&connection).await?;
+        declare(&channel, "orders", FieldTable::default()).await?;
+        channel.basic_publish("".into(), "orders".into(), BasicPublishOptions::default(), b"0", BasicProperties::default()).await?;
+        channel.close(200, "".into()).await?;
+        connection.close(200, "".into()).await?;
+        drop((channel, connection));
+        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_millis(20), events.next()).await {
+            assert!(!matches!(event, lapin::Event::Error(_)), "after close there is {event:?}");
+        }
+    }
     Ok(())
 }
 

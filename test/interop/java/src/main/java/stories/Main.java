@@ -13,6 +13,7 @@ public final class Main {
                 Map.entry("consume", Consume::play),
                 Map.entry("reject", Reject::play),
                 Map.entry("retry", Retry::play),
+                Map.entry("close", Close::play),
                 Map.entry("reconnect", Reconnect::play),
                 Map.entry("reconnect-quorum", Reconnect::quorum),
                 Map.entry("seed000-arguments", Seed000::arguments),
