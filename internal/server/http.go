@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -145,44 +146,90 @@ type requests struct {
 	life context.Context // of all of them
 	cut  context.CancelFunc
 
-	mu    sync.Mutex // guards over
-	over  bool       // no further request may begin
-	under sync.WaitGroup
+	mu      sync.Mutex // guards what follows
+	over    bool       // no further request may begin
+	running map[*http.Request]time.Time
+	ended   chan struct{} // closed when it is over and none is running
 }
 
-func (r *requests) begin() bool {
+func (r *requests) init() {
+	r.life, r.cut = context.WithCancel(context.Background())
+	r.running, r.ended = map[*http.Request]time.Time{}, make(chan struct{})
+}
+
+func (r *requests) begin(q *http.Request) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.under.Add(1)
+		r.running[q] = time.Now()
 	}
 	return !r.over
+}
+
+func (r *requests) done(q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.running, q); r.over && len(r.running) == 0 {
+		close(r.ended)
+	}
 }
 
 // end refuses further requests and cancels the contexts of running ones.
 func (r *requests) end() {
 	r.mu.Lock()
 	r.over = true
+	if len(r.running) == 0 {
+		close(r.ended)
+	}
 	r.mu.Unlock()
 	r.cut()
+}
+
+// wait waits until all have ended, for as long as patience after they were cut, and logs those that have not.
+func (r *requests) wait(patience time.Duration, log *slog.Logger) error {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-r.ended:
+		return nil
+	case <-late.C:
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for q, began := range r.running {
+		log.Error("a request did not end with the node", "method", q.Method, "resource", resource(q.URL.Path), "peer", q.RemoteAddr, "took", time.Since(began))
+	}
+	if n := len(r.running); n > 0 {
+		return fmt.Errorf("%w: %d", errRequestsLeft, n)
+	}
+	return nil
+}
+
+// errRequestsLeft is the error of a stop that does not wait any longer.
+var errRequestsLeft = errors.New("requests over HTTP did not end: the node is left as a kill leaves it")
+
+// resource is the beginning of a path, as /api/office/letters: what follows may be a secret.
+func resource(path string) string {
+	parts := strings.SplitN(path, "/", 5)
+	return strings.Join(parts[:min(len(parts), 4)], "/")
 }
 
 // mortal wraps h so that a panic ends the process; net/http would recover and continue. It ignores a request
 // that was read after its connection was cut, because the broker may be closed.
 func (s *Server) mortal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.requests.begin() {
+		if !s.requests.begin(r) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		defer s.requests.under.Done()
+		defer s.requests.done(r)
 		defer bug.End(s.Logger, "a request over HTTP")
 		h.ServeHTTP(w, r)
 	})
 }
 
 // stopHTTP accepts no further request, gives running ones time until ctx ends, and then cuts them. A handler whose
-// client was cut may continue for a while, so the caller waits for requests.under.
+// client was cut may continue for a while, so the caller waits for requests.
 func (s *Server) stopHTTP(ctx context.Context) (failed error) {
 	for _, h := range s.https {
 		if h.Shutdown(ctx) != nil {

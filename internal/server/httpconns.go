@@ -1,14 +1,16 @@
 package server
 
 import (
-	"container/list"
 	"context"
 	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
+
+	"bartleby.mq/internal/run/share"
 )
 
 const (
@@ -22,11 +24,13 @@ const (
 	crowdedPause = 10 * time.Second
 )
 
-// crowd is a listener that limits its connections. At the limit a new connection replaces the one
-// that has been useless longest. A connection is useful while it has a running request of an
-// authenticated user. So a client that opens many connections, sends little, or guesses passwords
-// pushes out its own connections, and clients with a password are served meanwhile. If all are
-// useful, the new one is closed.
+// crowd is a listener that limits its connections, and shares them. A connection is useful while it has a running request of an authenticated
+// user. Useful ones are shared by user, and may take all places but an eighth: of who has most the last one is closed, if somebody comes who has
+// fewer. All others, the useless ones, are shared by address: at the limit a new connection replaces the one that has been useless longest, of
+// the address that has most. So a client that opens many connections, sends little, guesses passwords, or logs in and sends its bodies slowly
+// pushes out its own connections, and others are served meanwhile.
+//
+//	Invariant: len(guests) = idle.Len() + len(useful) <= most; idle has room for most - len(useful).
 type crowd struct {
 	net.Listener
 	most int
@@ -34,12 +38,17 @@ type crowd struct {
 
 	mu     sync.Mutex // guards what follows, and fields of guests
 	guests map[*guest]struct{}
-	idle   *list.List // of *guest: the useless connections, the one useless longest first
+	idle   *share.Shelf[netip.Prefix, *guest] // the useless connections
+	known  *share.Room[string]                // the places of useful ones, by user
+	useful map[*share.Place[string]]*guest
 	logged time.Time
 }
 
 func newCrowd(l net.Listener, most int, log *slog.Logger) *crowd {
-	return &crowd{Listener: l, most: most, log: log, guests: map[*guest]struct{}{}, idle: list.New()}
+	return &crowd{
+		Listener: l, most: most, log: log, guests: map[*guest]struct{}{}, idle: share.NewShelf[netip.Prefix, *guest](int64(most)),
+		known: share.NewRoom[string](max(most-max(most/8, 1), 1)), useful: map[*share.Place[string]]*guest{},
+	}
 }
 
 // guest is a connection of a crowd.
@@ -47,8 +56,8 @@ type guest struct {
 	net.Conn
 	of *crowd
 
-	useful int           // running requests of authenticated users; guarded by of.mu
-	place  *list.Element // in of.idle; nil: it is useful, or closed; guarded by of.mu
+	requests int                  // running ones of authenticated users; guarded by of.mu
+	place    *share.Place[string] // of the user of the first of them; nil: it is useless, or closed; guarded by of.mu
 }
 
 // Accept implements net.Listener.
@@ -72,21 +81,19 @@ func (c *crowd) Accept() (net.Conn, error) {
 func (c *crowd) enter(nc net.Conn) (g *guest, out net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.guests) >= c.most {
-		c.tell(nc)
-		longest := c.idle.Front()
-		if longest == nil {
-			return nil, nc
-		}
-		old := longest.Value.(*guest)
-		c.forget(old)
-		out = old.Conn
-	}
 	g = &guest{Conn: nc, of: c}
 	c.guests[g] = struct{}{}
-	g.place = c.idle.PushBack(g)
+	for _, old := range c.idle.Put(g.network(), g, 1) { // one, if all places are taken
+		c.tell(nc)
+		c.forget(old)
+		if out = old.Conn; old == g {
+			return nil, out
+		}
+	}
 	return g, out
 }
+
+func (g *guest) network() netip.Prefix { return share.Network(g.RemoteAddr().String()) }
 
 // tell logs that there are too many connections, but not too often. REQUIRES: mu is held.
 func (c *crowd) tell(nc net.Conn) {
@@ -96,12 +103,20 @@ func (c *crowd) tell(nc net.Conn) {
 	}
 }
 
-// forget removes a guest. REQUIRES: mu is held.
+// forget removes a guest, once or more often. REQUIRES: mu is held.
 func (c *crowd) forget(g *guest) {
 	delete(c.guests, g)
+	c.idle.Remove(g)
+	c.leave(g)
+}
+
+// leave gives the place of a useful guest back. REQUIRES: mu is held.
+func (c *crowd) leave(g *guest) {
 	if g.place != nil {
-		c.idle.Remove(g.place)
+		g.place.Leave()
+		delete(c.useful, g.place)
 		g.place = nil
+		c.idle.Resize(int64(c.most - len(c.useful)))
 	}
 }
 
@@ -125,15 +140,36 @@ func (g *guest) Write(b []byte) (n int, err error) {
 	}
 }
 
-// begin notes that a request of an authenticated user is running.
-func (g *guest) begin() {
-	c := g.of
+// begin notes that a request of an authenticated user is running. If it is the only one of its connection, the connection needs a place of the
+// user's, for which another's connection may be closed. It says whether there is one.
+func (g *guest) begin(user string) bool {
+	ok, out := g.of.let(g, user)
+	if out != nil {
+		_ = out.Close() // its request ends with an error
+	}
+	return ok
+}
+
+// let is begin, and returns the connection to close.
+func (c *crowd) let(g *guest, user string) (ok bool, out net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g.useful++; g.place != nil {
-		c.idle.Remove(g.place)
-		g.place = nil
+	if _, open := c.guests[g]; open && g.requests == 0 {
+		p := c.known.Enter(user)
+		if p == nil {
+			return false, nil
+		}
+		if before := p.Before(); before != nil {
+			old := c.useful[before]
+			c.forget(old)
+			out = old.Conn
+		}
+		g.place, c.useful[p] = p, g
+		c.idle.Remove(g)
+		c.idle.Resize(int64(c.most - len(c.useful)))
 	}
+	g.requests++
+	return true, out
 }
 
 // end notes the end of such a request.
@@ -141,9 +177,12 @@ func (g *guest) end() {
 	c := g.of
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g.useful--
-	if _, open := c.guests[g]; open && g.useful == 0 {
-		g.place = c.idle.PushBack(g)
+	if g.requests--; g.requests > 0 {
+		return
+	}
+	c.leave(g)
+	if _, open := c.guests[g]; open {
+		c.idle.Put(g.network(), g, 1) // there is room
 	}
 }
 
@@ -186,10 +225,12 @@ func visiting(h http.Handler) http.Handler {
 	})
 }
 
-// known marks a request as authenticated: its connection is not closed for another one.
-func known(ctx context.Context) {
-	if v, ok := ctx.Value(visitKey{}).(*visit); ok && !v.known {
-		v.known = true
-		v.guest.begin()
+// known marks a request as one of an authenticated user: its connection is closed for nobody but users who have fewer. It says whether there is room.
+func known(ctx context.Context, user string) bool {
+	v, ok := ctx.Value(visitKey{}).(*visit)
+	if ok && !v.known {
+		v.known = v.guest.begin(user)
+		return v.known
 	}
+	return true
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,8 +104,12 @@ func crowded(t *testing.T, most int, secure *tls.Config) (c *crowd, addr string,
 	arrived, goOn = make(chan struct{}, most), make(chan struct{})
 	h := &http.Server{ConnContext: withGuest, Handler: visiting(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/known" {
-			known(r.Context())
-			known(r.Context()) // once more changes nothing
+			user := r.URL.Query().Get("user")
+			first := known(r.Context(), user)
+			if again := known(r.Context(), user); !first || !again { // once more changes nothing
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
 			arrived <- struct{}{}
 			<-goOn
 		}
@@ -140,19 +145,25 @@ func dialHTTP(t *testing.T, addr, path string) net.Conn {
 	return nc
 }
 
-// Who is known and asks is not closed for others, who are closed at once when all there are known; what is
-// idle afterwards may go again.
+// Who is known and asks is not closed for strangers, nor for more of its own requests; what is idle afterwards may go again.
 func TestKnownRequestsAreNotClosedForOthers(t *testing.T) {
-	const most = 3
+	const most, places = 4, 3
 	c, addr, arrived, goOn := crowded(t, most, nil)
 	var asking []net.Conn
-	for range most {
+	for range places {
 		asking = append(asking, dialHTTP(t, addr, "/known"))
 		<-arrived
 	}
-	late := dialHTTP(t, addr, "")
-	if n, err := late.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
-		t.Errorf("the fourth connection read %d bytes, %v; want it closed", n, err)
+	a, err := http.ReadResponse(bufio.NewReader(dialHTTP(t, addr, "/known")), nil)
+	if err != nil || a.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a further request of the user: %v, %v; want it refused", a, err)
+	} else {
+		_ = a.Body.Close()
+	}
+	first := dialHTTP(t, addr, "")
+	_ = dialHTTP(t, addr, "") // a stranger: for another
+	if n, err := first.Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
+		t.Errorf("the first stranger read %d bytes, %v; want it closed", n, err)
 	}
 	close(goOn)
 	for _, nc := range asking {
@@ -171,6 +182,75 @@ func TestKnownRequestsAreNotClosedForOthers(t *testing.T) {
 	defer c.mu.Unlock()
 	if len(c.guests) > most || c.idle.Len() > len(c.guests) {
 		t.Errorf("%d connections, %d of them idle, where there may be %d", len(c.guests), c.idle.Len(), most)
+	}
+}
+
+func await(t *testing.T, arrived <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-arrived:
+	case <-time.After(30 * time.Second):
+		t.Fatal("a request was refused")
+	}
+}
+
+// Users share the connections with running requests: who comes and has none takes the last of who has most, whose others go on.
+func TestKnownConnectionsAreSharedByUser(t *testing.T) {
+	const most, places = 8, 7
+	c, addr, arrived, goOn := crowded(t, most, nil)
+	var flood []net.Conn
+	for range places {
+		flood = append(flood, dialHTTP(t, addr, "/known?user=flood"))
+		await(t, arrived)
+	}
+	other := dialHTTP(t, addr, "/known?user=other")
+	await(t, arrived)
+	if n, err := flood[places-1].Read(make([]byte, 1)); n != 0 || err == nil || isTimeout(err) {
+		t.Errorf("the last connection of the flood read %d bytes, %v; want it closed", n, err)
+	}
+	close(goOn)
+	for _, nc := range append(flood[:places-1], other) {
+		a, err := http.ReadResponse(bufio.NewReader(nc), nil)
+		if err != nil || a.StatusCode != http.StatusOK {
+			t.Fatal("a request that has a place was not answered: ", err)
+		}
+		_ = a.Body.Close()
+		_ = nc.Close()
+	}
+	for left := 1; left > 0; runtime.Gosched() {
+		c.mu.Lock()
+		left = len(c.guests) + len(c.useful) + c.idle.Len()
+		c.mu.Unlock()
+	}
+}
+
+// One user who has logged in and sends bodies without an end has all the connections that there may be; an administrator is answered.
+func TestAUserWithAllConnectionsKeepsNoAdministratorOut(t *testing.T) {
+	o, _ := options(t.TempDir())
+	o.Config.MaxHTTP.Management = 16
+	s := mustStart(t, o)
+	defer mustStop(t, s)
+	addr := s.Addresses().HTTP.String()
+	for _, c := range []struct{ path, body string }{
+		{"users/low", `{"password": "low", "tags": "management"}`}, {"permissions/%2F/low", `{"configure": "^low", "write": "^low", "read": "^low"}`},
+	} {
+		if code, text, _ := asked(t, http.DefaultClient, "PUT", "http://"+addr+"/api/"+c.path, "guest:guest", c.body); code >= 300 {
+			t.Fatal(c.path, code, text)
+		}
+	}
+	for range 2 * o.Config.MaxHTTP.Management {
+		nc := dialHTTP(t, addr, "")
+		login := base64.StdEncoding.EncodeToString([]byte("low:low"))
+		_, _ = fmt.Fprintf(nc, "PUT /api/queues/%%2F/low HTTP/1.1\r\nHost: x\r\nAuthorization: Basic %s\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n{", login)
+		// The node reads the body, or refuses the request.
+		if a, err := http.ReadResponse(bufio.NewReader(nc), nil); err != nil {
+			t.Fatal(err)
+		} else if a.StatusCode != http.StatusContinue && a.StatusCode != http.StatusServiceUnavailable {
+			t.Fatal(a.Status)
+		}
+	}
+	if got := status(t, "http://"+addr+"/api/overview"); got != http.StatusOK {
+		t.Errorf("the administrator is answered %d", got)
 	}
 }
 

@@ -22,13 +22,15 @@ type Stopped struct {
 }
 
 // StopApp stops the node as Stop does, but keeps its data directory. The caller calls Wait, and then Start or Close. After an error
-// the directory is released.
+// the directory is released, but if requests go on that use it.
 func (s *Server) StopApp() (*Stopped, error) {
 	defer bug.End(s.Logger, "the stop of the application")
 	err := s.halt()
 	switch {
 	case s.lock == nil:
 		return nil, errors.Join(err, errors.New("a node in memory has nothing to start again with"))
+	case errors.Is(err, errRequestsLeft):
+		return nil, err
 	case err != nil:
 		return nil, errors.Join(err, s.lock.release())
 	}

@@ -94,17 +94,18 @@ type Server struct {
 	done  sync.WaitGroup // goroutines of the server's own
 	fatal sync.Once
 
-	config       atomic.Pointer[config.Config]    // in force: Options.Config, or the result of Reload
-	looking      sync.Mutex                       // held while memory and disk are checked
-	clockAhead   bool                             // the log says that the queues' clock is ahead of the system's; guarded by looking
-	short        bool                             // there is little free disk space; guarded by looking
-	byHand       broker.Alarm                     // alarms that an operator has raised; guarded by looking
-	memory, disk atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
-	https        []*http.Server
-	requests     requests
-	sockets      sockets
-	patience     time.Duration // how long clients may take to close when the node stops
-	atStop       []func()      // called when everything else has ended
+	config          atomic.Pointer[config.Config]    // in force: Options.Config, or the result of Reload
+	looking         sync.Mutex                       // held while memory and disk are checked
+	clockAhead      bool                             // the log says that the queues' clock is ahead of the system's; guarded by looking
+	short           bool                             // there is little free disk space; guarded by looking
+	byHand          broker.Alarm                     // alarms that an operator has raised; guarded by looking
+	memory, disk    atomic.Pointer[config.Watermark] // as the API changed them; nil: the configuration's
+	https           []*http.Server
+	requests        requests
+	sockets         sockets
+	patience        time.Duration // how long clients may take to close when the node stops
+	requestPatience time.Duration // how long requests may go on when they were cut
+	atStop          []func()      // called when everything else has ended
 
 	mu    sync.Mutex // guards addrs
 	addrs Addresses
@@ -122,6 +123,9 @@ type Addresses struct {
 // stopTimeout is what Server.patience is.
 const stopTimeout = 10 * time.Second
 
+// requestTimeout is what Server.requestPatience is. Each request looks at its context, or has bounds of its own, well within it.
+const requestTimeout = 10 * time.Second
+
 // Start opens the data directory and listens. When it returns without an error
 // the node serves clients.
 func Start(o Options) (s *Server, err error) { return start(o, nil) }
@@ -138,8 +142,8 @@ func start(o Options, lock *dirLock) (s *Server, err error) {
 		o.Audit = o.Logger
 	}
 	o.Logger, o.ConnectionLogger, o.Audit = short(o.Logger), short(o.ConnectionLogger), short(o.Audit)
-	s = &Server{Options: o, lock: lock, stopc: make(chan struct{}), patience: stopTimeout, sockets: shareSockets(openFiles())}
-	s.requests.life, s.requests.cut = context.WithCancel(context.Background())
+	s = &Server{Options: o, lock: lock, stopc: make(chan struct{}), patience: stopTimeout, requestPatience: requestTimeout, sockets: shareSockets(openFiles())}
+	s.requests.init()
 	s.config.Store(&o.Config)
 	began := time.Now()
 	defer func() {
@@ -435,11 +439,12 @@ func stands(place *listen.Place) func(broker.Standing) {
 }
 
 // Stop stops the node in order: it accepts no new clients, closes connections, waits for
-// their sessions, writes the remaining data and closes the directory (BR-14.4).
+// their sessions, writes the remaining data and closes the directory (BR-14.4). If requests over HTTP go on although they were cut, it returns
+// an error and leaves the directory to the process, which has to end.
 func (s *Server) Stop() error {
 	defer bug.End(s.Logger, "the stop")
 	failed := s.halt()
-	if s.lock != nil {
+	if s.lock != nil && !errors.Is(failed, errRequestsLeft) {
 		if failed == nil {
 			markStopped(s.DataDir)
 		}
@@ -471,7 +476,10 @@ func (s *Server) halt() error {
 			s.Logger.Warn("closed connections whose clients did not close in time", "connections", cut)
 		}
 	}
-	s.requests.under.Wait() // after sessions were cut: a request may wait for one
+	// After sessions were cut: a request may wait for one.
+	if err := s.requests.wait(s.requestPatience, s.Logger); err != nil {
+		return errors.Join(failed, err) // they use the broker: it stays open until the process ends
+	}
 	s.done.Wait()
 	if s.office != nil {
 		s.office.Close()

@@ -83,10 +83,16 @@ func (s *server) Guard(realm string, next http.Handler) http.Handler {
 			out.fail(err)
 			return
 		}
-		s.Known(hr.Context())
+		if !s.Known(hr.Context(), r.user) {
+			out.fail(noRoom)
+			return
+		}
 		next.ServeHTTP(w, hr)
 	})
 }
+
+// noRoom is the answer to a user who has so many requests under way that there is no room for another.
+var noRoom = &failure{http.StatusServiceUnavailable, "too_many_requests", "all connections have requests under way, and nobody has two more than you: send fewer at once"}
 
 // logIn logs a user in for the request.
 func (r *request) logIn(name, password string) *failure {

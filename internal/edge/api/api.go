@@ -73,9 +73,9 @@ type Options struct {
 	HideAllow bool
 	// SessionLife is how long a login at the console lasts, also if it is in use; 0, or more: 12 hours.
 	SessionLife time.Duration
-	// Known, if not nil, is called with the context of each request when its user is
-	// authenticated.
-	Known func(context.Context)
+	// Known, if not nil, is called with the context of each request when its user is authenticated, and says whether there is room for a request
+	// of the user.
+	Known func(ctx context.Context, user string) bool
 }
 
 // Listener is a socket the server accepts connections on.
@@ -159,7 +159,7 @@ func New(o Options) Handler {
 		o.Audit = slog.New(slog.DiscardHandler)
 	}
 	if o.Known == nil {
-		o.Known = func(context.Context) {}
+		o.Known = func(context.Context, string) bool { return true }
 	}
 	s := &server{Options: o, b: o.Broker, plainBodies: share.NewRoom[string](plainBodies), largeBodies: share.NewRoom[string](largeBodies), reads: share.NewTurns[string](runtime.GOMAXPROCS(0)), imports: share.NewRoom[string](imports), watchers: share.NewRoom[string](maxWatchers), checks: share.NewTurns[string](1)}
 	s.history.tellsStart = !s.b.Strict
@@ -261,8 +261,9 @@ func (r *request) serve(out *responder) {
 		out.fail(err)
 		return
 	}
-	if r.rt.access != open {
-		s.Known(hr.Context())
+	if r.rt.access != open && !s.Known(hr.Context(), r.user) {
+		out.fail(noRoom)
+		return
 	}
 	defer r.leaveRoom()
 	if err := r.readBody(out); err != nil {

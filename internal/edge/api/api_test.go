@@ -30,7 +30,7 @@ type node struct {
 
 func start(t *testing.T, change ...func(*api.Options)) *node {
 	t.Helper()
-	b, err := broker.Open(broker.Options{Dir: "data", FS: vfs.NewMem(), NodeName: "rabbit@test"})
+	b, err := broker.Open(broker.Options{Dir: "data", FS: vfs.NewMem(), NodeName: "rabbit@test", Storage: broker.Storage{SegmentBytes: 64 << 10}})
 	if err != nil {
 		t.Fatal(err)
 	}

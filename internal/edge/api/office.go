@@ -191,6 +191,17 @@ func (s *server) putGroup(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What others have said may tell of letters that the user may not read.
+	hide := func(string) string { return "" }
+	if r.may(monitoring) {
+		hide = s.maskFor(r.params["vhost"], false).Text
+	}
+	if n.Owner == nil {
+		note.Owner = hide(note.Owner)
+	}
+	if n.Note == nil {
+		note.Note = hide(note.Note)
+	}
 	return note, nil
 }
 

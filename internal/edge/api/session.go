@@ -280,7 +280,9 @@ func (s *server) logInSession(r *request) (any, error) {
 	if err := r.logIn(name, password); err != nil {
 		return nil, err
 	}
-	s.Known(r.Context())
+	if !s.Known(r.Context(), r.user) {
+		return nil, noRoom
+	}
 	if old := secretOf(r.Request); old != "" {
 		s.sessions.end(old)
 	}

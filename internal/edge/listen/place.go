@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"net"
 	"net/netip"
+
+	"bartleby.mq/internal/run/share"
 )
 
 // Place is that of a connection whose client is not let in yet. Its methods may be called by any
@@ -38,7 +40,7 @@ func (w *waiting) of(p *Place) *list.List {
 // admit counts a connection among those of its address that are not let in yet, unless
 // there are too many.
 func (s *Server) admit(raw net.Conn, peer net.Addr) (p *Place, ok bool) {
-	from := network(peer)
+	from := share.Network(peer.String())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.strangers[from]

@@ -279,21 +279,6 @@ func (s *Server) shakeHands(nc net.Conn, secure *tls.Config, timeout time.Durati
 	return client, true
 }
 
-// network is what counts as one address: whoever has one of IPv6 has a whole network.
-func network(a net.Addr) netip.Prefix {
-	at, err := netip.ParseAddrPort(a.String())
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // the number of bits fits
-	return p
-}
-
 // Connections is how many connections are open.
 func (s *Server) Connections() int {
 	s.mu.Lock()

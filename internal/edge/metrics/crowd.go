@@ -3,7 +3,10 @@ package metrics
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"time"
+
+	"bartleby.mq/internal/run/share"
 )
 
 const (
@@ -14,30 +17,36 @@ const (
 	scrapeTime = 30 * time.Second
 )
 
-// inTurn limits h to a number of concurrent requests; others wait.
+// inTurn limits h to a number of concurrent requests, which addresses share; others wait.
 func inTurn(h http.Handler, most int) http.Handler {
-	slots := make(chan struct{}, most)
+	room := share.NewRoom[netip.Prefix](most)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-		case <-r.Context().Done():
+		place := room.Wait(share.Network(r.RemoteAddr), r.Context().Done())
+		if place == nil {
 			return
 		}
-		h.ServeHTTP(&hurried{w, time.Now().Add(scrapeTime)}, r) // a panic of it ends the process
-		<-slots
+		place.OnYield(func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) }) // a write that waits ends; a recorder in a test has none
+		h.ServeHTTP(&hurried{w, time.Now().Add(scrapeTime), place.Yield()}, r)                        // a panic of it ends the process
+		place.Leave()
 	})
 }
 
-// hurried is an answer that its client must have read by a deadline.
+// hurried is an answer that its client must have read by a deadline, and before its place is another's.
 type hurried struct {
 	http.ResponseWriter
-	until time.Time
+	until  time.Time
+	yieldc <-chan struct{}
 }
 
 var errSlow = errors.New("the client takes too long")
 
 // Write implements http.ResponseWriter.
 func (w *hurried) Write(b []byte) (int, error) {
+	select {
+	case <-w.yieldc:
+		return 0, errSlow
+	default:
+	}
 	if time.Now().After(w.until) {
 		return 0, errSlow
 	}

@@ -32,9 +32,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Audit logs each request that changes something, with its user and result; nil: none.
 	Audit *slog.Logger
-	// Known, if not nil, is called with the context of each request when its signature is
-	// verified.
-	Known func(context.Context)
+	// Known, if not nil, is called with the context of each request when its signature is verified, and says whether there is room for a request
+	// of the user.
+	Known func(ctx context.Context, user string) bool
 	// Now is the clock for checking the times of requests; nil: the machine's.
 	Now func() time.Time
 }
@@ -75,7 +75,7 @@ func New(o Options) http.Handler {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Audit = cmp.Or(o.Audit, slog.New(slog.DiscardHandler))
 	if o.Known == nil {
-		o.Known = func(context.Context) {}
+		o.Known = func(context.Context, string) bool { return true }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

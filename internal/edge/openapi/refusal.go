@@ -22,6 +22,7 @@ func (r *refusal) Error() string { return r.code + ": " + r.message }
 var (
 	badMethod        = &refusal{http.StatusBadRequest, "UnsupportedHTTPMethod", "This http method is not supported."}
 	noAction         = &refusal{http.StatusNotFound, "InvalidAction.NotFound", "Specified api is not found, please check your url and method."}
+	noRoom           = &refusal{http.StatusServiceUnavailable, "Throttling", "Request was denied due to request throttling."}
 	badFormat        = &refusal{http.StatusBadRequest, "InvalidParameter.Format", "Specified parameter format is not valid."}
 	badParameters    = &refusal{http.StatusBadRequest, "InvalidParameter", "The parameters of the request cannot be read."}
 	tooManyBytes     = &refusal{http.StatusRequestEntityTooLarge, "InvalidParameter.TooLarge", "The request is too large."}

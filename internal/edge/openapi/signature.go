@@ -91,7 +91,9 @@ func (c *call) authenticate(s signature) *refusal {
 		return refused
 	}
 	c.visible = c.s.b.VisibilityOf(c.who, c.peer())
-	c.s.Known(c.r.Context())
+	if !c.s.Known(c.r.Context(), c.who.Name) {
+		return noRoom
+	}
 	return nil
 }
 

@@ -57,6 +57,17 @@ func (s *Shelf[Owner, Item]) Put(of Owner, item Item, size int64) (out []Item) {
 	s.taken += size
 	p.size += size
 	heap.Fix(&s.most, p.at)
+	return s.pushOut()
+}
+
+// Resize gives the shelf another room, and returns what is pushed out.
+func (s *Shelf[Owner, Item]) Resize(room int64) (out []Item) {
+	s.room = room
+	return s.pushOut()
+}
+
+// pushOut takes away what there is no room for.
+func (s *Shelf[Owner, Item]) pushOut() (out []Item) {
 	for s.taken > s.room {
 		oldest := s.most[0].items.Front().Value.(*kept[Owner, Item])
 		s.remove(oldest)

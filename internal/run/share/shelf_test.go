@@ -29,6 +29,20 @@ func TestWhoPutsMuchLosesItsOwn(t *testing.T) {
 	}
 }
 
+// A shelf that becomes smaller pushes out by the same rule.
+func TestAShelfBecomesSmaller(t *testing.T) {
+	s := NewShelf[string, int](4)
+	for i, of := range []string{"a", "flood", "flood", "b"} {
+		s.Put(of, i, 1)
+	}
+	if out := s.Resize(4); out != nil {
+		t.Errorf("%v is pushed out, and there is room", out)
+	}
+	if out := s.Resize(2); !slices.Equal(out, []int{1, 0}) {
+		t.Errorf("%v is pushed out", out)
+	}
+}
+
 // Of owners that have as much the oldest item goes.
 func TestAmongEqualsTheOldestGoes(t *testing.T) {
 	s := NewShelf[int, int](3)
