@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
@@ -171,7 +173,7 @@ func TestThereIsOneFirstStart(t *testing.T) {
 		users := 0
 		s.broker.Read(func(_ *topology.State, u *auth.Users) { users = len(u.List()) })
 		if life == 0 {
-			if _, err := s.broker.DeleteUser("guest"); err != nil || users != 1 {
+			if _, err := s.broker.By("").Do(declare.DeleteUser{Name: "guest"}); err != nil || users != 1 {
 				t.Fatal(users, err)
 			}
 		} else if users != 0 {

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+	"bartleby.mq/internal/run/broker"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/auth"
@@ -78,7 +81,7 @@ func depth(s *Server, queue string) int {
 
 func putShovel(t *testing.T, s *Server, name, definition string) {
 	t.Helper()
-	_, err := s.broker.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(definition)}, "guest")
+	_, err := s.broker.By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(definition)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +222,10 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 	s := mustStart(t, o)
 	defer mustStop(t, s)
 	fill(t, s, "secret", 0, 3)
-	if _, err := s.broker.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := s.broker.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.broker.PutPermission(auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}); err != nil {
+	if _, err := s.broker.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}}); err != nil {
 		t.Fatal(err)
 	}
 	_, port, err := net.SplitHostPort(s.Addresses().AMQP[0].String())
@@ -231,7 +234,7 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 	}
 	for _, host := range []string{"guest:guest@localhost.", "localhost.", "guest:guest@", ""} {
 		definition := `{"src-uri":"amqp://` + host + ":" + port + `/%2F","src-queue":"secret","src-predeclared":true,"dest-uri":"amqp://","dest-queue":"mine","reconnect-delay":0}`
-		_, err := s.broker.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(definition)}, "pm")
+		_, err := s.broker.By("pm").As(&broker.Identity{Name: "pm"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(definition)}})
 		if err != nil {
 			continue // as good
 		}
@@ -242,7 +245,7 @@ func TestAShovelIsNoWayInFromThisMachine(t *testing.T) {
 		if got := depth(s, "secret"); got != 3 {
 			t.Fatalf("%q: %d of 3 messages are left", host, got)
 		}
-		if _, err := s.broker.DeleteParameter("/", shovel.Component, "s"); err != nil {
+		if _, err := s.broker.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, s, "the end of the shovel", func() bool { return len(shovelsOf(s)) == 0 })
@@ -311,7 +314,7 @@ func TestAShovelFetchesMoreThanItHolds(t *testing.T) {
 		reason, _ := l[0]["reason"].(string)
 		return l[0]["state"] == "running" && strings.HasPrefix(reason, "the destination refused")
 	})
-	if _, err := a.broker.DeleteParameter("/", shovel.Component, "in"); err != nil {
+	if _, err := a.broker.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "in"}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, a, "what is refused in its place", func() bool { return depth(b, "large") == n-depth(a, "full") })

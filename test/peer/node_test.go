@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -18,6 +20,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/repair"
 	"bartleby.mq/internal/server"
 )
@@ -87,10 +90,10 @@ func (n *node) vhost(name string, s *script) error {
 	if s.apsara {
 		m.Profile = deadletter.ApsaraMQ
 	}
-	_, err := n.server.Broker().PutVHost(message.VHost(name), m, "guest")
+	_, err := n.server.Broker().By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutVHost{Name: message.VHost(name), Change: declare.All(m)})
 	for _, p := range s.policies {
 		var refused *topology.Error
-		if _, err := n.server.Broker().PutPolicy(message.VHost(name), p.PolicyDecl, p.operator); err != nil && !errors.As(err, &refused) {
+		if _, err := n.server.Broker().By("").Do(declare.PutPolicy{VHost: message.VHost(name), Policy: p.PolicyDecl, Operator: p.operator}); err != nil && !errors.As(err, &refused) {
 			return err
 		}
 	}

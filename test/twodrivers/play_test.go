@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
@@ -384,7 +386,7 @@ func (p *play) do(o op) string {
 		p.policies[o.queue] = &o.args
 		p.instant[o.queue] = p.instant[o.queue] || o.args.instant()
 		return p.each(func(n *node) string {
-			created, err := n.b.PutPolicy(vhost, topology.PolicyDecl{Name: name, Pattern: "^" + name + "$", Definition: o.args.definition()}, false)
+			created, err := n.b.By("").Do(declare.PutPolicy{VHost: vhost, Policy: topology.PolicyDecl{Name: name, Pattern: "^" + name + "$", Definition: o.args.definition()}})
 			if err != nil {
 				p.policies[o.queue] = before // refused by both, or else they differ
 			}
@@ -393,7 +395,7 @@ func (p *play) do(o op) string {
 	case "no policy":
 		p.policies[o.queue] = nil
 		return p.each(func(n *node) string {
-			existed, err := n.b.DeletePolicy(vhost, name, false)
+			existed, err := n.b.By("").Do(declare.DeletePolicy{VHost: vhost, Name: name})
 			return fmt.Sprint(existed, err)
 		})
 	case "replay":

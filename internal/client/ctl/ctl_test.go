@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
@@ -232,7 +234,7 @@ func TestAUserMeansTheNodeOfTheDataDirectory(t *testing.T) {
 // have theirs; who names a user or an address means that one.
 func TestDataDirectory(t *testing.T) {
 	url, b := node(t)
-	if _, err := b.DeleteUser("guest"); err != nil {
+	if _, err := b.By("").Do(declare.DeleteUser{Name: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, errs := run("--url", url, "list_vhosts"); code != 77 {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 )
 
@@ -40,13 +42,13 @@ func TestVeryManyUsersAreListedWithoutPermissions(t *testing.T) {
 	const many = 3000
 	for i := range many {
 		name := fmt.Sprint("user", i)
-		if _, err := n.b.PutUser(name, auth.PasswordHash{}, nil); err != nil {
+		if _, err := n.b.By("").Do(declare.PutUser{Name: name, Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
 			continue
 		}
-		if _, err := n.b.PutPermission(auth.Permission{VHost: "/", User: name}); err != nil {
+		if _, err := n.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}

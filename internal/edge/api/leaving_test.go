@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -212,7 +214,7 @@ func toQueue(name string) topology.PolicyDecl {
 }
 
 func (l *leaving) policy(name string) {
-	if _, err := l.b.PutPolicy(l.vhost, toQueue(name), false); err != nil {
+	if _, err := l.b.By("").Do(declare.PutPolicy{VHost: l.vhost, Policy: toQueue(name)}); err != nil {
 		l.t.Error(err)
 	}
 }
@@ -230,7 +232,7 @@ func goesBy(t *testing.T, c *broker.Connection, name string) {
 var fates = []fate{
 	{name: "virtual host deleted", vhost: true, used: true, begin: func(l *leaving) func() {
 		return func() {
-			if err := l.b.DeleteVHost(l.vhost); err != nil {
+			if _, err := l.b.By("").Do(declare.DeleteVHost{Name: l.vhost}); err != nil {
 				l.t.Error(err)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/topology"
 )
@@ -25,14 +27,14 @@ func (s *server) putVHostLimit(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, vhostMissing
 	}
-	return nil, r.admin().SetVHostLimit(r.vhost(), topology.Limit(r.params["limit"]), r.body["value"])
+	return r.set(declare.SetVHostLimits{Name: r.vhost(), Limits: map[topology.Limit]any{topology.Limit(r.params["limit"]): r.body["value"]}})
 }
 
 func (s *server) deleteVHostLimit(r *request) (any, error) {
 	if err := s.mustVHost(r.vhost()); err != nil {
 		return nil, vhostMissing
 	}
-	return nil, r.admin().ClearVHostLimit(r.vhost(), topology.Limit(r.params["limit"]))
+	return r.set(declare.ClearVHostLimit{Name: r.vhost(), Limit: topology.Limit(r.params["limit"])})
 }
 
 func (s *server) listUserLimits(r *request) (any, error) {
@@ -67,7 +69,7 @@ func (s *server) putUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
 		return nil, badRequest("no_such_user", r.params["user"])
 	}
-	err := r.admin().SetUserLimits(r.params["user"], map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]})
+	_, err := r.admin().Do(declare.SetUserLimits{Name: r.params["user"], Limits: map[auth.Limit]any{auth.Limit(r.params["limit"]): r.body["value"]}})
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusBadRequest {
 		// Limits of users are not parameters: RabbitMQ returns only the complaint.
 		return nil, badRequest(strings.TrimSpace(strings.TrimPrefix(f.Error(), "Validation failed")))
@@ -79,5 +81,5 @@ func (s *server) deleteUserLimit(r *request) (any, error) {
 	if _, err := s.user(r.params["user"]); err != nil {
 		return nil, vhostMissing // as RabbitMQ
 	}
-	return nil, r.admin().ClearUserLimit(r.params["user"], auth.Limit(r.params["limit"]))
+	return r.set(declare.ClearUserLimit{Name: r.params["user"], Limit: auth.Limit(r.params["limit"])})
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"fmt"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/definitions"
@@ -115,7 +117,7 @@ func (s *server) putParameter(r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return putDone(r.admin().PutPolicy(r.vhost(), d, true))
+		return r.put(declare.PutPolicy{VHost: r.vhost(), Policy: d, Operator: true})
 	case component == definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
@@ -132,7 +134,7 @@ func (s *server) putParameter(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(r.admin().PutParameterFor(topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}, r.identity))
+	return r.put(declare.PutParameter{Parameter: topology.Parameter{VHost: r.vhost(), Component: component, Name: name, Value: text}})
 }
 
 func (s *server) deleteParameter(r *request) (any, error) {
@@ -150,14 +152,14 @@ func (s *server) deleteParameter(r *request) (any, error) {
 		if r.keepsOperatorPolicies() {
 			return nil, operatorPoliciesStay
 		}
-		return deleteDone(r.admin().DeletePolicy(r.vhost(), name, true))
+		return r.drop(declare.DeletePolicy{VHost: r.vhost(), Name: name, Operator: true})
 	case definitions.VHostLimitsComponent:
 		if !r.may(administers) {
 			return nil, notAuthorised(accessTexts[administers])
 		}
 		return nil, definitions.SetVHostLimits(r.admin(), r.vhost(), nil)
 	}
-	return deleteDone(r.admin().DeleteParameter(r.vhost(), component, name))
+	return r.drop(declare.DeleteParameter{VHost: r.vhost(), Component: component, Name: name})
 }
 
 func (s *server) listGlobalParameters(r *request) (any, error) {
@@ -200,17 +202,17 @@ func (s *server) putGlobalParameter(r *request) (any, error) {
 	if err := missingKeys(r.body, "value"); err != nil {
 		return nil, err
 	}
-	return putDone(r.putGlobal(r.params["name"], r.body["value"]))
+	return r.putGlobal(r.params["name"], r.body["value"])
 }
 
-func (r *request) putGlobal(name string, value any) (bool, error) {
+func (r *request) putGlobal(name string, value any) (any, error) {
 	text, err := definitions.Encode(value)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return r.admin().PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+	return r.put(declare.PutGlobalParameter{GlobalParameter: topology.GlobalParameter{Name: name, Value: text}})
 }
 
 func (s *server) deleteGlobalParameter(r *request) (any, error) {
-	return deleteDone(r.admin().DeleteGlobalParameter(r.params["name"]))
+	return r.drop(declare.DeleteGlobalParameter{Name: r.params["name"]})
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -66,9 +68,9 @@ func (s *server) putPermission(r *request) (any, error) {
 	if err := r.patterns(map[string]*string{"configure": &p.Configure, "write": &p.Write, "read": &p.Read}); err != nil {
 		return nil, err
 	}
-	return putDone(r.admin().PutPermission(p))
+	return r.put(declare.PutPermission{Permission: p})
 }
 
 func (s *server) deletePermission(r *request) (any, error) {
-	return deleteDone(r.admin().DeletePermission(r.vhost(), r.params["user"]))
+	return r.drop(declare.DeletePermission{VHost: r.vhost(), User: r.params["user"]})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/definitions"
 )
@@ -45,7 +46,7 @@ func (s *server) putPolicy(operator bool) func(*request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return putDone(r.admin().PutPolicy(r.vhost(), d, operator))
+		return r.put(declare.PutPolicy{VHost: r.vhost(), Policy: d, Operator: operator})
 	}
 }
 
@@ -54,6 +55,6 @@ func (s *server) deletePolicy(operator bool) func(*request) (any, error) {
 		if err := s.mustVHost(r.vhost()); err != nil {
 			return nil, err
 		}
-		return deleteDone(r.admin().DeletePolicy(r.vhost(), r.params["policy"], operator))
+		return r.drop(declare.DeletePolicy{VHost: r.vhost(), Name: r.params["policy"], Operator: operator})
 	}
 }

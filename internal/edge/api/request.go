@@ -69,7 +69,9 @@ func (r *request) by() string {
 
 // link is the user's access to the virtual host in the path.
 // admin is the broker on behalf of the user.
-func (r *request) admin() broker.Admin { return r.s.b.By(r.by()).Known(broker.Doer(r.actor())) }
+func (r *request) admin() broker.Admin {
+	return r.s.b.By(r.by()).Known(broker.Doer(r.actor())).As(r.identity)
+}
 
 func (r *request) link() *broker.Connection { return r.linkTo(r.vhost()) }
 

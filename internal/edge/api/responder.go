@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+
+	"bartleby.mq/internal/core/declare"
 )
 
 // responder writes one response.
@@ -26,11 +28,24 @@ func putDone(isNew bool, err error) (any, error) {
 	return nil, err
 }
 
-// deleteDone is the answer of a DELETE.
-func deleteDone(existed bool, err error) (any, error) {
-	if err == nil && !existed {
+// put carries out a PUT of what is declared.
+func (r *request) put(c declare.Command) (any, error) {
+	did, err := r.admin().Do(c)
+	return putDone(did.Created, err)
+}
+
+// drop carries out a DELETE of what is declared.
+func (r *request) drop(c declare.Command) (any, error) {
+	did, err := r.admin().Do(c)
+	if err == nil && !did.Existed {
 		return nil, notFound
 	}
+	return nil, err
+}
+
+// set carries out a change of which the answer says only that it was made.
+func (r *request) set(c declare.Command) (any, error) {
+	_, err := r.admin().Do(c)
 	return nil, err
 }
 

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
@@ -72,7 +74,7 @@ func eachText(value any, f func(string) string) any {
 }
 
 func (s *server) deleteShovel(r *request) (any, error) {
-	return deleteDone(r.admin().DeleteParameter(r.vhost(), shovelComponent, r.params["name"]))
+	return r.drop(declare.DeleteParameter{VHost: r.vhost(), Component: shovelComponent, Name: r.params["name"]})
 }
 
 func (s *server) restartShovel(r *request) (any, error) {

@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -73,7 +75,7 @@ func (s *server) putTopicPermission(r *request) (any, error) {
 	if missing {
 		return nil, badRequest("no_such_exchange", name)
 	}
-	return putDone(r.admin().PutTopicPermission(p))
+	return r.put(declare.PutTopicPermission{TopicPermission: p})
 }
 
 func (s *server) deleteTopicPermissions(r *request) (any, error) {
@@ -81,5 +83,5 @@ func (s *server) deleteTopicPermissions(r *request) (any, error) {
 	if _, one := r.params["exchange"]; one {
 		exchange = new(r.exchangeName())
 	}
-	return deleteDone(r.admin().DeleteTopicPermissions(r.vhost(), r.params["user"], exchange))
+	return r.drop(declare.DeleteTopicPermissions{VHost: r.vhost(), User: r.params["user"], Exchange: exchange})
 }

@@ -3,6 +3,8 @@ package api
 import (
 	"slices"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/definitions"
@@ -94,14 +96,14 @@ func (s *server) putUser(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return putDone(r.admin().PutUser(r.params["user"], hash, tags))
+	return r.put(declare.PutUser{Name: r.params["user"], Password: hash, Tags: tags})
 }
 
 func (s *server) deleteUser(r *request) (any, error) {
 	if s.isProtected(r, r.params["user"]) {
 		return nil, protected
 	}
-	return deleteDone(r.admin().DeleteUser(r.params["user"]))
+	return r.drop(declare.DeleteUser{Name: r.params["user"]})
 }
 
 func (s *server) deleteUsers(r *request) (any, error) {
@@ -121,7 +123,7 @@ func (s *server) deleteUsers(r *request) (any, error) {
 		if s.isProtected(r, n.(string)) {
 			continue // without a word, as RabbitMQ
 		}
-		if _, err := r.admin().DeleteUser(n.(string)); err != nil {
+		if _, err := r.admin().Do(declare.DeleteUser{Name: n.(string)}); err != nil {
 			return nil, err
 		}
 	}

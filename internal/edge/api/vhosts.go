@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/topology"
@@ -172,47 +174,34 @@ func (s *server) putVHost(r *request) (any, error) {
 	if m.Protected, err = r.boolean("protected_from_deletion"); err != nil {
 		return nil, err
 	}
-	revise := func(old topology.Metadata) topology.Metadata {
-		m := m
-		// What the request does not name stays.
-		if _, ok := r.body["description"]; !ok {
-			m.Description = old.Description
+	change := declare.All(m)
+	for key, unnamed := range map[string]func(){ // what the request does not name stays
+		"description":             func() { change.Description = nil },
+		"tags":                    func() { change.Tags = nil },
+		"default_queue_type":      func() { change.DefaultQueueType = nil },
+		"default_dead_letter":     func() { change.DefaultDeadLetter = nil },
+		"lenient_declarations":    func() { change.Lenient = nil },
+		"tracing":                 func() { change.Tracing = nil },
+		"protected_from_deletion": func() { change.Protected = nil },
+	} {
+		if _, named := r.body[key]; !named {
+			unnamed()
 		}
-		if _, ok := r.body["tags"]; !ok {
-			m.Tags = old.Tags
-		}
-		if _, ok := r.body["default_queue_type"]; !ok {
-			m.DefaultQueueType = old.DefaultQueueType
-		}
-		if _, ok := r.body["default_dead_letter"]; !ok {
-			m.DefaultDeadLetter = old.DefaultDeadLetter
-		}
-		if _, ok := r.body["lenient_declarations"]; !ok {
-			m.Lenient = old.Lenient
-		}
-		if _, ok := r.body["tracing"]; !ok {
-			m.Tracing = old.Tracing
-		}
-		if _, ok := r.body["protected_from_deletion"]; !ok || s.b.Strict { // there it is set by its own route only
-			m.Protected = old.Protected
-		}
-		return m
 	}
-	var before, after topology.Metadata
-	noted := func(old topology.Metadata) topology.Metadata {
-		before, after = old, revise(old)
-		return after
+	if s.b.Strict {
+		change.Protected = nil // there it is set by its own route only
 	}
-	isNew, err := r.admin().ReviseVHost(r.vhost(), noted, r.identity)
+	did, err := r.admin().Do(declare.PutVHost{Name: r.vhost(), Change: change})
+	before, after := did.Before, did.After
 	if s.Office != nil && err == nil && (before.DefaultDeadLetter != after.DefaultDeadLetter || before.Lenient != after.Lenient) {
 		detail, _ := json.Marshal(map[string]any{"default_dead_letter": after.DefaultDeadLetter, "lenient_declarations": after.Lenient}) // never fails
 		s.Office.Record(office.Act{Actor: r.actor(), What: "vhost.changed", VHost: string(r.vhost()), Object: string(r.vhost()), Detail: string(detail)})
 	}
-	return putDone(isNew, err)
+	return putDone(did.Created, err)
 }
 
 func (s *server) deleteVHost(r *request) (any, error) {
-	err := r.admin().DeleteVHost(r.vhost())
+	_, err := r.admin().Do(declare.DeleteVHost{Name: r.vhost()})
 	if f := asFailureOrNil(err); f != nil && f.status == http.StatusNotFound {
 		return nil, notFound
 	}
@@ -238,5 +227,5 @@ func (s *server) protectVHost(r *request) (any, error) {
 		}
 		return nil, notFound
 	}
-	return nil, s.b.SetVHostProtection(r.vhost(), protect)
+	return r.set(declare.ProtectVHost{Name: r.vhost(), On: protect})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -142,7 +144,7 @@ func (n *node) has(e exposition, name string, want map[string]float64) {
 // asked for, by a prefix of their own.
 func TestEndpoints(t *testing.T) {
 	n := start(t)
-	if _, err := n.b.PutVHost("v", topology.Metadata{}, ""); err != nil {
+	if _, err := n.b.By("").Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
 	n.declare(n.link, "a")
@@ -368,7 +370,7 @@ func TestBreakersOfQueues(t *testing.T) {
 		n.declare(n.link, name, arg("x-queue-type", kind))
 	}
 	definition := topology.Definition{"dead-letter-breaker": map[string]any{"deaths": int64(1), "percent": int64(1), "window": int64(3600_000)}}
-	if _, err := n.b.PutPolicy("/", topology.PolicyDecl{Name: "p", Pattern: "^[cq]$", Definition: definition}, false); err != nil {
+	if _, err := n.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "p", Pattern: "^[cq]$", Definition: definition}}); err != nil {
 		t.Fatal(err)
 	}
 	const name = "bartleby_queue_breaker_open"

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
@@ -281,11 +283,11 @@ func TestDL22_17_VirtualHosts(t *testing.T) {
 	n.must("CreateExchange", "VirtualHost", "shop", "ExchangeName", "x", "ExchangeType", "TOPIC", "AutoDeleteState", "false", "Internal", "false")
 	n.refused(400, "VhostNotEmpty", "DeleteVirtualHost", "VirtualHost", "shop")
 	n.must("DeleteExchange", "VirtualHost", "shop", "ExchangeName", "x")
-	if err := n.b.SetVHostProtection("shop", true); err != nil {
+	if _, err := n.b.By("").Do(declare.ProtectVHost{Name: "shop", On: true}); err != nil {
 		t.Fatal(err)
 	}
 	n.refused(400, "OperationDenied.Protected", "DeleteVirtualHost", "VirtualHost", "shop")
-	if err := n.b.SetVHostProtection("shop", false); err != nil {
+	if _, err := n.b.By("").Do(declare.ProtectVHost{Name: "shop", On: false}); err != nil {
 		t.Fatal(err)
 	}
 	n.must("DeleteVirtualHost", "VirtualHost", "shop")
@@ -295,7 +297,7 @@ func TestDL22_17_VirtualHosts(t *testing.T) {
 // A virtual host that others have made keeps what they have said of it.
 func TestCreateVirtualHostChangesNoOther(t *testing.T) {
 	n := start(t)
-	if _, err := n.b.PutVHost("theirs", topology.Metadata{Description: "theirs"}, ""); err != nil {
+	if _, err := n.b.By("").Do(declare.PutVHost{Name: "theirs", Change: declare.All(topology.Metadata{Description: "theirs"})}); err != nil {
 		t.Fatal(err)
 	}
 	n.must("CreateVirtualHost", "VirtualHost", "theirs")
@@ -363,7 +365,7 @@ func TestKeysHaveTheirUsersPermissions(t *testing.T) {
 	if got := fmt.Sprint(names(ada.must("ListVirtualHosts"), "VirtualHosts", "Name")); got != "[/]" {
 		t.Errorf("she sees %s", got)
 	}
-	if _, err := n.b.DeleteUser("ada"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeleteUser{Name: "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	ada.refused(403, "Forbidden.RAM", "ListVirtualHosts")

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
@@ -76,10 +78,10 @@ func start(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.b.PutUser("ada", hash, nil); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "ada", Password: hash, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.b.PutPermission(auth.Permission{VHost: "/", User: "ada", Configure: "^own", Write: "^own", Read: "^own"}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "ada", Configure: "^own", Write: "^own", Read: "^own"}}); err != nil {
 		t.Fatal(err)
 	}
 	n.h = New(Options{

@@ -3,6 +3,8 @@ package openapi
 import (
 	"math"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
@@ -20,7 +22,7 @@ func createVirtualHost(c *call) (any, error) {
 	if !c.administers() {
 		return nil, forbidden
 	}
-	_, err := c.s.b.By(c.who.Name).CreateVHost(name, newVHost, c.who)
+	_, err := c.s.b.By(c.who.Name).As(c.who).Do(declare.PutVHost{Name: name, Change: declare.All(newVHost), OnlyNew: true})
 	return nil, err
 }
 
@@ -40,7 +42,7 @@ func deleteVirtualHost(c *call) (any, error) {
 	if err := c.findVHost(name); err != nil {
 		return nil, err
 	}
-	err := c.s.b.By(c.who.Name).DeleteEmptyVHost(name)
+	_, err := c.s.b.By(c.who.Name).Do(declare.DeleteVHost{Name: name, OnlyEmpty: true})
 	if isKind(err, topology.PreconditionFailed) {
 		return nil, notEmpty
 	}

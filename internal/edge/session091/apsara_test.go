@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -779,10 +781,10 @@ func TestDL_22_15_ErrorStyle(t *testing.T) {
 // What a user lacks a permission for is denied in that style too.
 func TestDL_22_15_AccessDenied(t *testing.T) {
 	s := serve(t, apsara(func(a *broker.ApsaraMQ) { a.ErrorStyle = true }))
-	if _, err := s.b.PutUser("poor", auth.SHA256.Hash("poor", make([]byte, 4)), nil); err != nil {
+	if _, err := s.b.By("").Do(declare.PutUser{Name: "poor", Password: auth.SHA256.Hash("poor", make([]byte, 4)), Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.b.PutPermission(auth.Permission{VHost: "/", User: "poor", Configure: "^mine$", Write: "^$", Read: "^$"}); err != nil {
+	if _, err := s.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "poor", Configure: "^mine$", Write: "^$", Read: "^$"}}); err != nil {
 		t.Fatal(err)
 	}
 	conn := must[*amqp.Connection](t)(amqp.Dial("amqp://poor:poor@" + s.addr))
@@ -798,7 +800,7 @@ func TestDL_22_15_AccessDenied(t *testing.T) {
 // Virtual hosts of one node follow their own profiles.
 func TestProfilesSideBySide(t *testing.T) {
 	s := serve(t, apsara(func(a *broker.ApsaraMQ) { a.ErrorStyle = true }))
-	if _, err := s.b.PutVHost("plain", topology.Metadata{Profile: deadletter.RabbitMQ}, "guest"); err != nil {
+	if _, err := s.b.By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutVHost{Name: "plain", Change: declare.All(topology.Metadata{Profile: deadletter.RabbitMQ})}); err != nil {
 		t.Fatal(err)
 	}
 	for vhost, want := range map[string]string{"": "nack", "plain": "rejected"} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/edge/session091"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
@@ -32,7 +33,7 @@ func (l *lingering) Close() error {
 // A connection that has said the last word is no more for others, however long its socket takes: its exclusive queues are gone (BR-7.5),
 // and whoever is told close-ok has a place again (BR-3.7). One that the server has closed counts until its client answers, as in RabbitMQ.
 func TestBR_7_5_WhatAConnectionHasIsGoneBeforeItsLastWord(t *testing.T) {
-	declare := amqp091.QueueDeclare{Queue: "q", Exclusive: true}
+	queue := amqp091.QueueDeclare{Queue: "q", Exclusive: true}
 	for _, c := range []struct {
 		name string
 		ends func(t *testing.T, w *wire)
@@ -57,7 +58,7 @@ func TestBR_7_5_WhatAConnectionHasIsGoneBeforeItsLastWord(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := serve(t, broker.Options{})
-			if err := s.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxConnections: int64(1)}); err != nil {
+			if _, err := s.b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxConnections: int64(1)}}); err != nil {
 				t.Fatal(err)
 			}
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,17 +84,17 @@ func TestBR_7_5_WhatAConnectionHasIsGoneBeforeItsLastWord(t *testing.T) {
 			w := (&server{addr: l.Addr().String()}).login(t)
 			defer w.nc.Close()
 			defer close(end)
-			w.methods(1, declare)
+			w.methods(1, queue)
 			await[*amqp091.QueueDeclareOk](w)
 			c.ends(t, w)
 			if open := len(s.b.Connections()); open != c.open {
 				t.Errorf("%d connections are open, want %d", open, c.open)
 			}
-			if err := s.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxConnections: int64(c.open + 1)}); err != nil {
+			if _, err := s.b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxConnections: int64(c.open + 1)}}); err != nil {
 				t.Fatal(err)
 			}
 			other := s.login(t)
-			other.methods(1, declare)
+			other.methods(1, queue)
 			await[*amqp091.QueueDeclareOk](other)
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/auth"
@@ -301,14 +303,14 @@ type account struct {
 }
 
 func (s *server) user(t testing.TB, name string) *account {
-	must[bool](t)(s.b.PutUser(name, must[auth.PasswordHash](t)(s.b.HashPassword("p")), nil))
+	must[declare.Result](t)(s.b.By("").Do(declare.PutUser{Name: name, Password: must[auth.PasswordHash](t)(s.b.HashPassword("p")), Tags: nil}))
 	return &account{t, s, name}
 }
 
 // may says to which exchanges it may write, and with which keys to one of them. It may read all.
 func (a *account) may(write, exchange, keys string) {
-	must[bool](a.t)(a.s.b.PutPermission(auth.Permission{User: a.name, VHost: "/", Configure: "^$", Write: write, Read: ".*"}))
-	must[bool](a.t)(a.s.b.PutTopicPermission(auth.TopicPermission{User: a.name, VHost: "/", Exchange: message.ExchangeName(exchange), Write: keys, Read: ".*"}))
+	must[declare.Result](a.t)(a.s.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: a.name, VHost: "/", Configure: "^$", Write: write, Read: ".*"}}))
+	must[declare.Result](a.t)(a.s.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{User: a.name, VHost: "/", Exchange: message.ExchangeName(exchange), Write: keys, Read: ".*"}}))
 }
 
 func (a *account) channel() *amqp.Channel {

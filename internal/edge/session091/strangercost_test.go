@@ -17,11 +17,11 @@ import (
 
 // The first frames of a client, and a few that have no place among them.
 var (
-	startOk = amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
-	tuneOk  = amqp091.AppendMethod(nil, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})
-	unknown = amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "NONE", Locale: "en_US"})
-	declare = amqp091.AppendMethod(nil, 0, amqp091.QueueDeclare{Queue: "q"})
-	beat    = amqp091.AppendHeartbeat(nil)
+	startOk   = amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00guest\x00guest", Locale: "en_US"})
+	tuneOk    = amqp091.AppendMethod(nil, 0, amqp091.ConnectionTuneOk{ChannelMax: 10, FrameMax: 131072})
+	unknown   = amqp091.AppendMethod(nil, 0, amqp091.ConnectionStartOk{Mechanism: "NONE", Locale: "en_US"})
+	declaring = amqp091.AppendMethod(nil, 0, amqp091.QueueDeclare{Queue: "q"})
+	beat      = amqp091.AppendHeartbeat(nil)
 )
 
 // endless is a client that says first, and then the same again and again, as fast as it is read.
@@ -69,8 +69,8 @@ func TestLittleIsReadOfStrangers(t *testing.T) {
 		"heartbeats":                   {nil, beat},
 		"heartbeats after start-ok":    {startOk, beat},
 		"heartbeats after tune-ok":     {append(startOk[:len(startOk):len(startOk)], tuneOk...), beat},
-		"methods after a wrong method": {declare, declare},
-		"frames after a wrong method":  {declare, method(8000)},
+		"methods after a wrong method": {declaring, declaring},
+		"frames after a wrong method":  {declaring, method(8000)},
 		"contents":                     {nil, []byte{amqp091.FrameBody, 0, 1, 0, 0, 0, 1, 'x', amqp091.FrameEnd}},
 		"frames of no kind":            {nil, []byte{77, 0, 1, 0, 0, 0, 0, amqp091.FrameEnd}},
 		"a large frame":                {nil, append([]byte{amqp091.FrameBody, 0, 1, 0x7f, 0xff, 0xff, 0xff}, bytes.Repeat([]byte{0}, 100)...)},

@@ -3,6 +3,8 @@ package session091_test
 import (
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
@@ -15,14 +17,14 @@ func TestBR_2_8_ALoginEndsWithItsAccount(t *testing.T) {
 	put := func(password string) {
 		t.Helper()
 		hash := must[auth.PasswordHash](t)(s.b.HashPassword(password))
-		must[bool](t)(s.b.PutUser("u", hash, nil))
-		must[bool](t)(s.b.PutPermission(auth.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}))
+		must[declare.Result](t)(s.b.By("").Do(declare.PutUser{Name: "u", Password: hash, Tags: nil}))
+		must[declare.Result](t)(s.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}}))
 	}
 	put("old")
 	w := s.dial(t)
 	w.methods(0, amqp091.ConnectionStartOk{Mechanism: "PLAIN", Response: "\x00u\x00old", Locale: "en_US"})
 	tune := await[*amqp091.ConnectionTune](w)
-	if existed := must[bool](t)(s.b.DeleteUser("u")); !existed {
+	if r := must[declare.Result](t)(s.b.By("").Do(declare.DeleteUser{Name: "u"})); !r.Existed {
 		t.Fatal("there was no such user")
 	}
 	put("new")

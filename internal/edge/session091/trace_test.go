@@ -5,7 +5,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/run/broker"
 )
 
@@ -19,8 +19,7 @@ func TestDeliveriesAreTraced(t *testing.T) {
 	if err := first.QueueBind("copies", "deliver.q", "amq.rabbitmq.trace", false, nil); err != nil {
 		t.Fatal(err)
 	}
-	revise := func(m topology.Metadata) topology.Metadata { m.Tracing = true; return m }
-	if _, err := s.b.ReviseVHost("/", revise, nil); err != nil {
+	if _, err := s.b.By("").Do(declare.PutVHost{Name: "/", Change: declare.VHostChange{Tracing: new(true)}}); err != nil {
 		t.Fatal(err)
 	}
 	c := s.client(t)

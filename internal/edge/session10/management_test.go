@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/auth"
@@ -355,7 +357,7 @@ func TestATokenReviewsRights(t *testing.T) {
 	}()
 	may := func(write, read string) {
 		t.Helper()
-		if _, err := n.b.PutPermission(auth.Permission{User: "guest", VHost: "/", Configure: ".*", Write: write, Read: read}); err != nil {
+		if _, err := n.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "guest", VHost: "/", Configure: ".*", Write: write, Read: read}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -403,7 +405,7 @@ func TestATokenReviewsRights(t *testing.T) {
 	c.fence() // the others stay
 	c.begin(0, 1000)
 	c.manage(0, 0, 1)
-	if _, err := n.b.DeletePermission("/", "guest"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeletePermission{VHost: "/", User: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	present("204")

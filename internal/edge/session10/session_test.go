@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"bartleby.mq/internal/core/auth"
@@ -58,7 +60,7 @@ func TestWholeWay(t *testing.T) {
 // As in RabbitMQ, the limits of a user's and a node's channels are none of sessions, which do not count there either.
 func TestSessionsAreNoChannels(t *testing.T) {
 	n := serve(t, broker.Options{}, nil)
-	if err := n.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxChannels: int64(1)}); err != nil {
+	if _, err := n.b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxChannels: int64(1)}}); err != nil {
 		t.Fatal(err)
 	}
 	n.b.SetAccountRules(broker.AccountRules{MaxChannels: 1})
@@ -69,7 +71,7 @@ func TestSessionsAreNoChannels(t *testing.T) {
 	c.publisher(2, 0, "/queues/q")
 	c.send(1, &amqp10.End{})
 	await[*amqp10.End](c)
-	if err := n.b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxChannels: int64(0)}); err != nil {
+	if _, err := n.b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxChannels: int64(0)}}); err != nil {
 		t.Fatal(err)
 	}
 	c.begin(1, 1000)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/topology"
@@ -74,8 +76,8 @@ func TestEventsOfShovels(t *testing.T) {
 	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"from","dest-uri":"amqp://","dest-queue":"to"}`)
 	n.wait("it starts", has("shovel.worker.status", "name=s", "vhost=/", "status=starting"))
 	n.wait("it runs", has("shovel.worker.status", "name=s", "status=running", "src_queue=from", "dest_queue=to", "src_protocol=amqp091"))
-	if existed, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil || !existed {
-		t.Fatal(existed, err)
+	if r, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil || !r.Existed {
+		t.Fatal(r, err)
 	}
 	n.wait("it is removed", has("shovel.worker.removed", "name=s", "vhost=/"))
 	n.mustPut("wrong", `{"src-uri":"amqp://u:secret@127.0.0.1:1","src-queue":"from","dest-uri":"amqp://","dest-queue":"to"}`)

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -29,7 +31,7 @@ func TestAShovelThatIsDoneDeletesNoOther(t *testing.T) {
 	s := &Shovels{Options: Options{Broker: b, Logger: slog.New(slog.DiscardHandler)}}
 	put := func(value string) {
 		t.Helper()
-		if _, err := b.PutParameter(topology.Parameter{VHost: "/", Component: Component, Name: "s", Value: []byte(value)}, ""); err != nil {
+		if _, err := b.By("").Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: Component, Name: "s", Value: []byte(value)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

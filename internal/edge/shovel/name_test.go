@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -15,7 +17,7 @@ import (
 // policyMaker makes a user who may use all exchanges and queues, and of amq.topic the keys that begin with mine only.
 func (n *node) policyMaker() {
 	n.Helper()
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		n.Fatal(err)
 	}
 	n.permit(".*", ".*", ".*")
@@ -24,13 +26,13 @@ func (n *node) policyMaker() {
 
 func (n *node) permitTopics(pattern string) {
 	n.Helper()
-	if _, err := n.b.PutTopicPermission(auth.TopicPermission{User: "pm", VHost: "/", Exchange: "amq.topic", Write: pattern, Read: pattern}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{User: "pm", VHost: "/", Exchange: "amq.topic", Write: pattern, Read: pattern}}); err != nil {
 		n.Fatal(err)
 	}
 }
 
 func (n *node) putAs(user, value string) error {
-	_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(value)}, user)
+	_, err := n.b.By(user).As(&broker.Identity{Name: user}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(value)}})
 	return err
 }
 
@@ -126,14 +128,14 @@ func TestAShovelSpeaksInTheNameOfItsSetter(t *testing.T) {
 			t.Errorf("%s: %v, want %t", user, err, want)
 		}
 	}
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker, auth.Impersonator}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker, auth.Impersonator}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.putAs("pm", `{"src-uri":"amqp://","src-queue":"q","dest-uri":"amqp://","dest-queue":"to","dest-publish-properties":{"user_id":"guest"},"reconnect-delay":0}`); err != nil {
 		t.Fatal(err)
 	}
 	n.wait("that it runs", n.state("running"))
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		t.Fatal(err)
 	}
 	n.wait("the end", n.state("terminated"))

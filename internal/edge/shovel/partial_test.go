@@ -3,6 +3,8 @@ package shovel_test
 import (
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
@@ -13,7 +15,7 @@ import (
 // before it moved again with each attempt.
 func TestAMessageWithoutATargetDoublesNoOther(t *testing.T) {
 	n := start(t)
-	if _, err := n.b.PutVHost("other", topology.Metadata{}, "guest"); err != nil {
+	if _, err := n.b.By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutVHost{Name: "other", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
 	there := n.b.AsOperator("test", "other")

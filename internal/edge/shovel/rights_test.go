@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -17,19 +19,19 @@ import (
 // asUser sets a shovel from one queue to another in the name of a user with these permissions.
 func (n *node) asUser(configure, write, read string) {
 	n.Helper()
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		n.Fatal(err)
 	}
 	n.permit(configure, write, read)
 	value := []byte(`{"src-uri":"amqp://","src-queue":"from","dest-uri":"amqp://","dest-queue":"to","reconnect-delay":0}`)
-	if _, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: value}, "pm"); err != nil {
+	if _, err := n.b.By("pm").As(&broker.Identity{Name: "pm"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: value}}); err != nil {
 		n.Fatal(err)
 	}
 }
 
 func (n *node) permit(configure, write, read string) {
 	n.Helper()
-	if _, err := n.b.PutPermission(auth.Permission{User: "pm", VHost: "/", Configure: configure, Write: write, Read: read}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "pm", VHost: "/", Configure: configure, Write: write, Read: read}}); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -41,15 +43,18 @@ func (n *node) state(state string) func() bool {
 // Once whoever has set a shovel may not do what it does any more it moves nothing, says why, and is not
 // started again before the permission is back.
 func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
-	gone := func(n *node) error { _, err := n.b.DeleteUser("pm"); return err }
+	gone := func(n *node) error { _, err := n.b.By("").Do(declare.DeleteUser{Name: "pm"}); return err }
 	for name, c := range map[string]struct {
 		revoke func(*node) error
 		reason string
 	}{
-		"user":       {gone, "user 'pm', who created the shovel, is deleted"},
-		"permission": {func(n *node) error { _, err := n.b.DeletePermission("/", "pm"); return err }, `user 'pm', who created the shovel, no longer has the permissions for it: user may not connect to vhost "/"`},
-		"read":       {func(n *node) error { n.permit(".*", ".*", "^to$"); return nil }, "read access to queue 'from' in vhost '/' refused for user 'pm'"},
-		"write":      {func(n *node) error { n.permit(".*", "^from$", ".*"); return nil }, "write access to exchange 'amq.default' in vhost '/' refused for user 'pm'"},
+		"user": {gone, "user 'pm', who created the shovel, is deleted"},
+		"permission": {func(n *node) error {
+			_, err := n.b.By("").Do(declare.DeletePermission{VHost: "/", User: "pm"})
+			return err
+		}, `user 'pm', who created the shovel, no longer has the permissions for it: user may not connect to vhost "/"`},
+		"read":  {func(n *node) error { n.permit(".*", ".*", "^to$"); return nil }, "read access to queue 'from' in vhost '/' refused for user 'pm'"},
+		"write": {func(n *node) error { n.permit(".*", "^from$", ".*"); return nil }, "write access to exchange 'amq.default' in vhost '/' refused for user 'pm'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := start(t)
@@ -74,7 +79,7 @@ func TestAShovelEndsWithThePermissionsOfItsSetter(t *testing.T) {
 				}
 			}
 			n.wait("the end", n.state("terminated"))
-			if _, err := n.b.PutUser("pm", auth.PasswordHash{}, nil); err != nil {
+			if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 				t.Fatal(err)
 			}
 			n.permit(".*", ".*", ".*")
@@ -134,19 +139,19 @@ func TestAShovelsSetterIsKnownAfterARestart(t *testing.T) {
 	n.declare("other")
 	n.asUser(".*", ".*", ".*")
 	own := []byte(`{"src-uri":"amqp://","src-queue":"other","dest-uri":"amqp://","dest-queue":"there"}`)
-	if _, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "own", Value: own}, ""); err != nil {
+	if _, err := n.b.By("").Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: "own", Value: own}}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 
 	n, stop = open() // no shovel runs when the user goes
-	if _, err := n.b.DeleteUser("pm"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeleteUser{Name: "pm"}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 
 	n, stop = open() // somebody else is called so
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, nil); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
 	n.permit(".*", ".*", ".*")
@@ -182,7 +187,7 @@ func TestPermissionsOfAShovelAreForTheNamesThatItUses(t *testing.T) {
 		n.Fatal(err)
 	}
 	n.publish("_secret", 1)
-	if _, err := n.b.PutUser("pm", auth.PasswordHash{}, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		n.Fatal(err)
 	}
 	const most = "^[^_]"
@@ -196,7 +201,7 @@ func TestPermissionsOfAShovelAreForTheNamesThatItUses(t *testing.T) {
 	}
 	put := func(name, ends string) error {
 		value := []byte(`{"src-uri":"amqp://","dest-uri":"amqp://","reconnect-delay":0,` + ends + `}`)
-		_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: value}, "pm")
+		_, err := n.b.By("pm").As(&broker.Identity{Name: "pm"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: value}})
 		return err
 	}
 	n.permit(most, most, most)
@@ -206,7 +211,7 @@ func TestPermissionsOfAShovelAreForTheNamesThatItUses(t *testing.T) {
 		}
 	}
 	n.permit(".*", ".*", ".*")
-	if _, err := n.b.PutTopicPermission(auth.TopicPermission{VHost: "/", User: "pm", Exchange: "_x", Write: "^mine$", Read: "^mine$"}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "pm", Exchange: "_x", Write: "^mine$", Read: "^mine$"}}); err != nil {
 		n.Fatal(err)
 	}
 	for name, ends := range map[string]string{

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
@@ -72,7 +74,7 @@ func (n *node) publish(queue string, count int) {
 }
 
 func (n *node) put(name, value string) error {
-	_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(value)}, "guest")
+	_, err := n.b.By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: name, Value: []byte(value)}})
 	return err
 }
 
@@ -171,7 +173,7 @@ func TestExchangeToExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.wait("the count", func() bool { return n.shown()[0]["forwarded"] == int64(1) })
-	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	n.wait("the end", func() bool { return len(n.shown()) == 0 })
@@ -191,7 +193,7 @@ func TestRefusedStays(t *testing.T) {
 		reason, _ := o["reason"].(string)
 		return o["state"] == "running" && o["blocked_status"] == "flow" && strings.HasPrefix(reason, "the destination refused 3 messages at ")
 	})
-	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	n.wait("the rest coming back", func() bool { return n.ready("full") == 2 && n.ready("a") == 3 })
@@ -221,7 +223,7 @@ func TestUnreachable(t *testing.T) {
 // Definitions are refused in RabbitMQ's words.
 func TestCheck(t *testing.T) {
 	n := start(t)
-	if _, err := n.b.PutVHost("secret", topology.Metadata{}, ""); err != nil {
+	if _, err := n.b.By("").Do(declare.PutVHost{Name: "secret", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
 	for value, want := range map[string]string{
@@ -325,7 +327,7 @@ func TestDeletedShovelEndsWhateverItsSourceHas(t *testing.T) {
 				moved, _ := l[0]["forwarded"].(int64)
 				return moved >= 20
 			})
-			if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+			if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil {
 				t.Fatal(err)
 			}
 			defer func() { // else a shovel that goes on hangs the test
@@ -351,7 +353,7 @@ func TestNoAckTakesWhatItMoves(t *testing.T) {
 	n.publish("from", all)
 	n.mustPut("s", `{"src-uri":"amqp://","src-queue":"from","dest-uri":"amqp://","dest-queue":"to","ack-mode":"no-ack"}`)
 	n.wait("the first message", func() bool { return n.ready("to") > 0 })
-	if _, err := n.b.DeleteParameter("/", shovel.Component, "s"); err != nil {
+	if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "s"}); err != nil {
 		t.Fatal(err)
 	}
 	n.wait("the end", func() bool {
@@ -369,10 +371,10 @@ func TestASetterNeedsThePermissionsOfTheShovel(t *testing.T) {
 	n := start(t)
 	n.declare("secret")
 	none := auth.PasswordHash{}
-	if _, err := n.b.PutUser("pm", none, []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutUser{Name: "pm", Password: none, Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.b.PutPermission(auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}); err != nil {
+	if _, err := n.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "pm", VHost: "/", Configure: "^mine", Write: "^(mine|amq.default)", Read: "^mine"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []string{"", "127.0.0.1:1", "guest:guest@localhost:1", "guest@[::1]:1"} {
@@ -386,7 +388,7 @@ func TestASetterNeedsThePermissionsOfTheShovel(t *testing.T) {
 			`{"src-uri":"amqp://HOST","src-queue":"mine","dest-uri":"amqp://HOST","dest-queue":"mine2"}`:                         "",
 		} {
 			value = strings.ReplaceAll(value, "HOST", host)
-			_, err := n.b.PutParameter(topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(value)}, "pm")
+			_, err := n.b.By("pm").As(&broker.Identity{Name: "pm"}).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: shovel.Component, Name: "s", Value: []byte(value)}})
 			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", value, err, want)
 			}
@@ -425,7 +427,7 @@ func TestLocalTargetRefuses(t *testing.T) {
 			n.publish("a", 100)
 			n.mustPut("move", `{"src-uri":"amqp:///%2F","src-queue":"a","dest-uri":"amqp:///%2F","dest-queue":"b"}`)
 			n.wait("that the target is full", func() bool { return n.ready("b") >= 5 })
-			if _, err := n.b.DeleteParameter("/", shovel.Component, "move"); err != nil {
+			if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "move"}); err != nil {
 				t.Fatal(err)
 			}
 			n.wait("that the shovel has ended", func() bool { return len(n.shown()) == 0 })

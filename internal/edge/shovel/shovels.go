@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -188,8 +190,8 @@ func (s *Shovels) newWorker(name shovelName, p described) *worker {
 // finished deletes the parameter of a shovel that has moved all its messages, unless it was set
 // again meanwhile.
 func (s *Shovels) finished(w *worker) {
-	p := topology.Parameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
-	if _, err := s.Broker.By(p.By).DeleteThisParameter(p); err != nil {
+	c := declare.DeleteParameter{VHost: w.vhost, Component: Component, Name: w.name, Value: json.RawMessage(w.value)}
+	if _, err := s.Broker.By("").Do(c); err != nil {
 		w.log.Warn("cannot delete the parameter of a finished shovel", "error", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/edge/shovel"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
@@ -111,7 +113,7 @@ func TestAPeerThatFallsSilentHoldsNobodyUp(t *testing.T) {
 					return len(l) == 1 && l[0]["pending"] != nil && l[0]["pending"] != int64(0)
 				})
 			}
-			if _, err := n.b.DeleteParameter("/", shovel.Component, "silent"); err != nil {
+			if _, err := n.b.By("").Do(declare.DeleteParameter{VHost: "/", Component: shovel.Component, Name: "silent"}); err != nil {
 				t.Fatal(err)
 			}
 			n.declare("from")

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -20,17 +22,17 @@ func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 	}{
 		"nothing happens": {func(*testing.T, *Broker) {}, true},
 		"another password": {func(t *testing.T, b *Broker) {
-			if _, err := b.PutUser("u", hashPassword(auth.SHA256, "other"), nil); err != nil {
+			if _, err := b.By("").Do(declare.PutUser{Name: "u", Password: hashPassword(auth.SHA256, "other"), Tags: nil}); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
 		"a limit": {func(t *testing.T, b *Broker) {
-			if err := b.SetUserLimits("u", map[auth.Limit]any{auth.MaxChannels: int64(10)}); err != nil {
+			if _, err := b.By("").Do(declare.SetUserLimits{Name: "u", Limits: map[auth.Limit]any{auth.MaxChannels: int64(10)}}); err != nil {
 				t.Fatal(err)
 			}
 		}, true},
 		"another account": {func(t *testing.T, b *Broker) {
-			if _, err := b.DeleteUser("u"); err != nil {
+			if _, err := b.By("").Do(declare.DeleteUser{Name: "u"}); err != nil {
 				t.Fatal(err)
 			}
 			account(t, b)
@@ -63,7 +65,7 @@ func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 				}
 				_, may["declare a queue"] = open.DeclareQueue(topology.QueueDecl{Name: "q", Durable: true})
 				_, may["declare one in a request"] = b.For(id, "/").DeclareQueue(topology.QueueDecl{Name: "q", Durable: true})
-				_, may["set a parameter"] = b.PutParameterFor(topology.Parameter{VHost: "/", Component: "c", Name: "p", Value: []byte("1")}, id)
+				_, may["set a parameter"] = b.By("").As(id).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: "c", Name: "p", Value: []byte("1")}})
 				for what, err := range may {
 					if (err == nil) != c.stays {
 						t.Errorf("may it %s? %v", what, err)
@@ -72,10 +74,12 @@ func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 				if open.Impersonates() && !c.stays {
 					t.Error("it may take another's name")
 				}
-				for vhost, create := range map[message.VHost]func() (bool, error){
-					"created": func() (bool, error) { return b.CreateVHost("created", topology.Metadata{}, id) },
-					"revised": func() (bool, error) {
-						return b.ReviseVHost("revised", func(m topology.Metadata) topology.Metadata { return m }, id)
+				for vhost, create := range map[message.VHost]func() (declare.Result, error){
+					"created": func() (declare.Result, error) {
+						return b.By("").As(id).Do(declare.PutVHost{Name: "created", Change: declare.All(topology.Metadata{}), OnlyNew: true})
+					},
+					"revised": func() (declare.Result, error) {
+						return b.By("").As(id).Do(declare.PutVHost{Name: "revised"})
 					},
 				} {
 					if _, err := create(); err != nil {
@@ -95,10 +99,10 @@ func TestBR_2_8_ALoginHasNothingOfASuccessorsAccount(t *testing.T) {
 // account makes an account with all permissions.
 func account(t *testing.T, b *Broker) {
 	t.Helper()
-	if _, err := b.PutUser("u", hashPassword(auth.SHA256, "secret"), []auth.Tag{auth.Impersonator}); err != nil {
+	if _, err := b.By("").Do(declare.PutUser{Name: "u", Password: hashPassword(auth.SHA256, "secret"), Tags: []auth.Tag{auth.Impersonator}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PutPermission(auth.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+	if _, err := b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "u", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 }

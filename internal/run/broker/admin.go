@@ -8,17 +8,20 @@ import (
 	"strings"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 	"bartleby.mq/internal/wire/erlterm"
 )
 
-// Admin is the broker on behalf of a user: its methods do what those of Broker do, and publish an event that names the user.
+// Admin is the broker on behalf of somebody: what it does is told as theirs.
 type Admin struct {
 	*Broker
-	by   string
+	by   string // in events
 	doer Doer
+	id   *Identity // what becomes theirs, and whose permissions it has; nil: the operator of the node
 }
 
 // Doer is who does something, for records of it: a user, and the address that the request came from. Both are empty if the node does it.
@@ -32,13 +35,163 @@ func (b *Broker) By(user string) Admin {
 	if user == "" {
 		user = operatorName
 	}
-	return Admin{b, user, Doer{Who: user}}
+	return Admin{Broker: b, by: user, doer: Doer{Who: user}}
 }
 
 // Known is the same for a doer of whom more is known than the name in events.
 func (a Admin) Known(d Doer) Admin {
 	a.doer = d
 	return a
+}
+
+// As is the same for an authenticated client, nil being the operator of the node: it owns the parameters that it puts, and may do everything
+// in virtual hosts that it makes.
+func (a Admin) As(id *Identity) Admin {
+	a.id = id
+	return a
+}
+
+// Do makes a change of what is declared, and all that follows from it. When it returns, the change is on disk and in force. A refusal is a
+// *topology.Error; other errors mean that the node is stopping.
+func (a Admin) Do(c declare.Command) (r declare.Result, err error) {
+	if p, ok := c.(declare.PutParameter); ok {
+		if c, err = a.owned(p); err != nil {
+			return r, err
+		}
+	}
+	var d aftermath
+	for again := true; again && err == nil; again = r.Again {
+		err = a.change(func() (err error) {
+			r, err = a.carryOut(c, &d)
+			return err
+		})
+	}
+	if err != nil {
+		return r, err
+	}
+	if err := a.follow(c, &r, &d); err != nil {
+		return r, err
+	}
+	a.tell(c, &r, &d.vanished)
+	return r, nil
+}
+
+// owned is a parameter with its owner, if its handler has no objection. A client that a backend knows has no permissions here: the backend
+// cannot be asked while the component runs.
+func (a Admin) owned(p declare.PutParameter) (declare.PutParameter, error) {
+	by := Setter{b: a.Broker, id: a.id}
+	p.By, p.Orphaned = by.Name(), false
+	if h := a.parameters[p.Component]; h != nil {
+		return p, h.Check(p.Parameter, by)
+	}
+	return p, nil
+}
+
+// aftermath is what a command has left to do with the locks open.
+type aftermath struct {
+	rights    bool // what users may do has changed
+	connected []*Connection
+	why       string // they are closed
+	ended     []endedQueue
+	vanished  vanished
+}
+
+// endedVHost is a virtual host that was deleted, and by whom.
+type endedVHost struct {
+	name message.VHost
+	by   Doer
+}
+
+// endedQueue is a queue that was deleted with its virtual host, and what it held.
+type endedQueue struct {
+	q    *topology.Queue
+	held partition.Counts
+}
+
+// carryOut makes the change, and what must happen before anybody sees it. REQUIRES: called within change.
+func (a Admin) carryOut(c declare.Command, d *aftermath) (r declare.Result, err error) {
+	b, rights := a.Broker, a.users.Revision()
+	switch p := c.(type) {
+	case declare.PutParameter:
+		if a.id != nil && !a.id.stands(b.users) { // otherwise it would run with the permissions of another user of this name
+			return r, topology.Refuse(topology.AccessRefused, "%s", auth.UserDeleted(a.id.Name))
+		}
+	case declare.PutVHost:
+		// A creator that a backend knows, or whose account is gone, gets no permissions: an account of the same name is another user.
+		if a.id != nil && !a.id.Elsewhere() && a.id.stands(b.users) {
+			p.CreatedBy = a.id.Name
+			c = p
+		}
+	case declare.DeleteVHost:
+		d.vanished = b.vanishing(p.Name)
+	}
+	if r, err = b.declared.Apply(c); err != nil {
+		return r, err
+	}
+	d.rights = b.users.Revision() != rights
+	switch c := c.(type) {
+	case declare.PutVHost:
+		if !r.Created && r.After.Profile != r.Before.Profile {
+			d.connected, d.why = b.inVHost(c.Name), fmt.Sprintf("the profile of vhost '%s' has changed", c.Name)
+		}
+	case declare.DeleteVHost:
+		b.endedVHosts = append(b.endedVHosts, endedVHost{c.Name, a.doer})
+		d.connected, d.why = b.inVHost(c.Name), fmt.Sprintf("vhost '%s' is down", c.Name)
+		b.removing()
+		for _, q := range r.Ended {
+			if n, err := b.node.Delete(runtimeOf(q), nil); err == nil {
+				d.ended = append(d.ended, endedQueue{q, n})
+			}
+		}
+	case declare.DeleteUser:
+		if r.Existed {
+			d.connected, d.why = b.matching(func(o *Connection) bool { return o.User == c.Name }), auth.UserDeleted(c.Name)
+		}
+	}
+	return r, nil
+}
+
+// inVHost returns the connections to a virtual host.
+func (b *Broker) inVHost(name message.VHost) []*Connection {
+	return b.matching(func(c *Connection) bool { return c.VHost == name })
+}
+
+// follow does what follows from a change that is in force.
+func (a Admin) follow(c declare.Command, r *declare.Result, d *aftermath) (err error) {
+	b := a.Broker
+	switch c := c.(type) {
+	case declare.PutVHost:
+		if r.Created {
+			err = b.ensureEventExchange()
+		}
+		if r.Takeover {
+			b.takeover(c.Name)
+		}
+		if r.Before.Tracing && !r.After.Tracing {
+			b.traces.flush() // who turns tracing off finds all copies in their queues
+		}
+	case declare.DeleteVHost:
+		for _, e := range d.ended {
+			n := b.node.Deleted(runtimeOf(e.q), e.held)
+			b.keepStats(e.q.Type, &n.Stats)
+		}
+		b.node.RetryStranded() // stranded messages of the virtual host end with it
+	case declare.PutPolicy:
+		b.takeover(c.VHost)
+	case declare.DeletePolicy:
+		if r.Existed {
+			b.takeover(c.VHost)
+		}
+	case declare.PutParameter:
+		b.parameterTouched(c.Component)
+	case declare.DeleteParameter:
+		b.parameterTouched(c.Component)
+	}
+	if d.rights {
+		b.parametersTouched()
+	}
+	terminate(d.connected, 320, d.why)
+	return err
 }
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
@@ -56,29 +209,90 @@ func (a Admin) about(key string, vhost message.VHost, facts ...amqp091.Field) {
 	a.Notify(key, func() amqp091.Table { return append(facts, fact("vhost", string(vhost)), doneBy(a.by)) })
 }
 
-// ReviseVHost is that of Broker.
-func (a Admin) ReviseVHost(name message.VHost, revise func(topology.Metadata) topology.Metadata, creator *Identity) (created bool, err error) {
-	created, err = a.Broker.ReviseVHost(name, revise, creator)
-	if err == nil {
-		a.notifyVHost(name, created, creator)
-	}
-	return created, err
+// done is an event about an object of the node, with further facts.
+func (a Admin) done(key string, facts ...amqp091.Field) {
+	a.Notify(key, func() amqp091.Table { return append(facts, doneBy(a.by)) })
 }
 
-// CreateVHost is that of Broker.
-func (a Admin) CreateVHost(name message.VHost, m topology.Metadata, creator *Identity) (created bool, err error) {
-	created, err = a.Broker.CreateVHost(name, m, creator)
-	if created && err == nil {
-		a.notifyVHost(name, true, creator)
-	}
-	return created, err
-}
-
-// notifyVHost tells of a virtual host that was made or changed.
-func (a Admin) notifyVHost(name message.VHost, created bool, creator *Identity) {
+// tell tells of a change, as RabbitMQ's events do.
+func (a Admin) tell(c declare.Command, r *declare.Result, gone *vanished) {
 	if !a.told() {
 		return
 	}
+	switch c := c.(type) {
+	case declare.PutVHost:
+		if r.Created || !c.OnlyNew {
+			a.notifyVHost(c.Name, r.Created)
+		}
+	case declare.DeleteVHost:
+		a.notifyVanished(c.Name, gone)
+	case declare.SetVHostLimits:
+		a.notifyLimits(c.Name)
+	case declare.ClearVHostLimit:
+		a.notifyLimits(c.Name)
+	case declare.PutUser:
+		a.done(cond(r.Created, "user.created", "user.password.changed"), fact("name", c.Name))
+		if len(c.Tags) > 0 || !r.Created {
+			a.done("user.tags.set", fact("name", c.Name), fact("tags", texts(c.Tags)))
+		}
+	case declare.DeleteUser:
+		if r.Existed {
+			a.done("user.deleted", fact("name", c.Name))
+		}
+	case declare.SetUserLimits:
+		t := amqp091.Table{fact("name", "limits"), fact("username", c.Name)}
+		for _, l := range sortedKeys(c.Limits) {
+			t = append(t, fact(string(l), jsonFact(c.Limits[l])))
+		}
+		a.done("user.limits.set", t...)
+	case declare.ClearUserLimit:
+		a.done("user.limits.cleared", fact("name", "limits"), fact("username", c.Name))
+	case declare.PutPermission:
+		a.notifyPermission(&c.Permission)
+	case declare.DeletePermission:
+		if r.Existed {
+			a.about("permission.deleted", c.VHost, fact("user", c.User))
+		}
+	case declare.PutTopicPermission:
+		a.about("topic.permission.created", c.VHost, fact("user", c.User), fact("exchange", string(c.Exchange)), fact("write", c.Write), fact("read", c.Read))
+	case declare.DeleteTopicPermissions:
+		if r.Existed {
+			a.about("topic.permission.deleted", c.VHost, fact("user", c.User))
+		}
+	case declare.PutPolicy:
+		a.notifyPolicy(&c)
+	case declare.DeletePolicy:
+		switch {
+		case r.Existed && c.Operator:
+			a.aboutOperatorPolicyCleared(c.VHost, c.Name)
+		case r.Existed:
+			a.about("policy.cleared", c.VHost, fact("name", c.Name))
+		}
+	case declare.PutParameter:
+		a.about("parameter.set", c.VHost, fact("component", c.Component), fact("name", c.Name), parameterFact(c.Value))
+	case declare.DeleteParameter:
+		if r.Existed {
+			a.about("parameter.cleared", c.VHost, fact("component", c.Component), fact("name", c.Name))
+		}
+	case declare.PutGlobalParameter:
+		a.done("parameter.set", fact("component", "global"), fact("name", c.Name), parameterFact(c.Value))
+	case declare.DeleteGlobalParameter:
+		if r.Existed {
+			a.done("parameter.cleared", fact("component", "global"), fact("name", c.Name))
+		}
+	}
+}
+
+// cond is one of two texts.
+func cond(first bool, a, b string) string {
+	if first {
+		return a
+	}
+	return b
+}
+
+// notifyVHost tells of a virtual host that was made or changed.
+func (a Admin) notifyVHost(name message.VHost, created bool) {
 	var facts amqp091.Table
 	var exchanges []topology.ExchangeDecl
 	var granted *auth.Permission
@@ -98,8 +312,8 @@ func (a Admin) notifyVHost(name message.VHost, created bool, creator *Identity) 
 		for _, x := range v.Exchanges() {
 			exchanges = append(exchanges, x.ExchangeDecl)
 		}
-		if creator != nil {
-			if p, ok := u.Permission(name, creator.Name); ok {
+		if a.id != nil {
+			if p, ok := u.Permission(name, a.id.Name); ok {
 				granted = &p
 			}
 		}
@@ -113,7 +327,7 @@ func (a Admin) notifyVHost(name message.VHost, created bool, creator *Identity) 
 	}
 	a.Notify("vhost.created", func() amqp091.Table { return facts })
 	if granted != nil {
-		a.notifyPermission(*granted)
+		a.notifyPermission(granted)
 	}
 }
 
@@ -149,18 +363,8 @@ func (b *Broker) vanishing(name message.VHost) (list vanished) {
 	return list
 }
 
-// DeleteVHost is that of Broker.
-func (a Admin) DeleteVHost(name message.VHost) error { return a.vanish(name, nil) }
-
-// DeleteEmptyVHost is that of Broker.
-func (a Admin) DeleteEmptyVHost(name message.VHost) error { return a.vanish(name, onlyEmpty(name)) }
-
-func (a Admin) vanish(name message.VHost, check func(*topology.VHost) error) error {
-	var list vanished
-	err := a.deleteVHost(name, a.doer, check, func() { list = a.vanishing(name) })
-	if err != nil {
-		return err
-	}
+// notifyVanished tells of a virtual host that was deleted.
+func (a Admin) notifyVanished(name message.VHost, list *vanished) {
 	for _, p := range list.permissions {
 		a.about("permission.deleted", name, fact("user", p.User))
 	}
@@ -174,7 +378,6 @@ func (a Admin) vanish(name message.VHost, check func(*topology.VHost) error) err
 	a.notifyRemoved(topology.Removed{Exchanges: list.removed.Exchanges}, a.by)
 	a.cleared(list.rules)
 	a.Notify("vhost.deleted", func() amqp091.Table { return amqp091.Table{fact("name", string(name)), doneBy(a.by)} })
-	return nil
 }
 
 // cleared tells of the parameters, limits and policies that went with a virtual host.
@@ -203,26 +406,8 @@ func (a Admin) aboutOperatorPolicyCleared(vhost message.VHost, name string) {
 	a.about("operator.policy.cleared", vhost, fact("name", name))
 }
 
-// SetVHostLimit is that of Broker.
-func (a Admin) SetVHostLimit(name message.VHost, l topology.Limit, value any) error {
-	return a.limited(name, a.Broker.SetVHostLimit(name, l, value))
-}
-
-// SetVHostLimits is that of Broker.
-func (a Admin) SetVHostLimits(name message.VHost, limits map[topology.Limit]any, only bool) error {
-	return a.limited(name, a.Broker.SetVHostLimits(name, limits, only))
-}
-
-// ClearVHostLimit is that of Broker.
-func (a Admin) ClearVHostLimit(name message.VHost, l topology.Limit) error {
-	return a.limited(name, a.Broker.ClearVHostLimit(name, l))
-}
-
-// limited tells of the limits of a virtual host there are now.
-func (a Admin) limited(name message.VHost, err error) error {
-	if err != nil || !a.told() {
-		return err
-	}
+// notifyLimits tells of the limits of a virtual host there are now.
+func (a Admin) notifyLimits(name message.VHost) {
 	value := amqp091.Table{}
 	a.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost(name); ok {
@@ -238,102 +423,15 @@ func (a Admin) limited(name message.VHost, err error) error {
 	}
 	a.about("parameter.set", name, fact("component", "vhost-limits"), fact("name", "limits"), fact("value", shown))
 	a.about("vhost.limits.set", name, append(value, fact("name", "limits"))...)
-	return nil
 }
 
-// PutUser is that of Broker.
-func (a Admin) PutUser(name string, password auth.PasswordHash, tags []auth.Tag) (created bool, err error) {
-	if created, err = a.Broker.PutUser(name, password, tags); err != nil {
-		return created, err
-	}
-	key := "user.password.changed"
-	if created {
-		key = "user.created"
-	}
-	a.Notify(key, func() amqp091.Table { return amqp091.Table{fact("name", name), doneBy(a.by)} })
-	if len(tags) > 0 || !created {
-		a.Notify("user.tags.set", func() amqp091.Table {
-			return amqp091.Table{fact("name", name), fact("tags", texts(tags)), doneBy(a.by)}
-		})
-	}
-	return created, nil
-}
-
-// DeleteUser is that of Broker.
-func (a Admin) DeleteUser(name string) (existed bool, err error) {
-	if existed, err = a.Broker.DeleteUser(name); existed && err == nil {
-		a.Notify("user.deleted", func() amqp091.Table { return amqp091.Table{fact("name", name), doneBy(a.by)} })
-	}
-	return existed, err
-}
-
-// SetUserLimits is that of Broker.
-func (a Admin) SetUserLimits(name string, limits map[auth.Limit]any) error {
-	if err := a.Broker.SetUserLimits(name, limits); err != nil {
-		return err
-	}
-	a.Notify("user.limits.set", func() amqp091.Table {
-		t := amqp091.Table{fact("name", "limits"), fact("username", name), doneBy(a.by)}
-		for _, l := range sortedKeys(limits) {
-			t = append(t, fact(string(l), jsonFact(limits[l])))
-		}
-		return t
-	})
-	return nil
-}
-
-// ClearUserLimit is that of Broker.
-func (a Admin) ClearUserLimit(name string, l auth.Limit) error {
-	if err := a.Broker.ClearUserLimit(name, l); err != nil {
-		return err
-	}
-	a.Notify("user.limits.cleared", func() amqp091.Table {
-		return amqp091.Table{fact("name", "limits"), fact("username", name), doneBy(a.by)}
-	})
-	return nil
-}
-
-// PutPermission is that of Broker.
-func (a Admin) PutPermission(p auth.Permission) (created bool, err error) {
-	if created, err = a.Broker.PutPermission(p); err == nil {
-		a.notifyPermission(p)
-	}
-	return created, err
-}
-
-func (a Admin) notifyPermission(p auth.Permission) {
+func (a Admin) notifyPermission(p *auth.Permission) {
 	a.about("permission.created", p.VHost, fact("user", p.User), fact("configure", p.Configure), fact("write", p.Write), fact("read", p.Read))
 }
 
-// DeletePermission is that of Broker.
-func (a Admin) DeletePermission(vhost message.VHost, user string) (existed bool, err error) {
-	if existed, err = a.Broker.DeletePermission(vhost, user); existed && err == nil {
-		a.about("permission.deleted", vhost, fact("user", user))
-	}
-	return existed, err
-}
-
-// PutTopicPermission is that of Broker.
-func (a Admin) PutTopicPermission(p auth.TopicPermission) (created bool, err error) {
-	if created, err = a.Broker.PutTopicPermission(p); err == nil {
-		a.about("topic.permission.created", p.VHost, fact("user", p.User), fact("exchange", string(p.Exchange)), fact("write", p.Write), fact("read", p.Read))
-	}
-	return created, err
-}
-
-// DeleteTopicPermissions is that of Broker.
-func (a Admin) DeleteTopicPermissions(vhost message.VHost, user string, exchange *message.ExchangeName) (existed bool, err error) {
-	if existed, err = a.Broker.DeleteTopicPermissions(vhost, user, exchange); existed && err == nil {
-		a.about("topic.permission.deleted", vhost, fact("user", user))
-	}
-	return existed, err
-}
-
-// PutPolicy is that of Broker.
-func (a Admin) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bool) (created bool, err error) {
-	if created, err = a.Broker.PutPolicy(vhost, d, operator); err != nil || !a.told() {
-		return created, err
-	}
+// notifyPolicy tells of a policy that was put. One of an operator is a parameter too.
+func (a Admin) notifyPolicy(c *declare.PutPolicy) {
+	d := &c.Policy
 	applyTo, priority := cmp.Or(string(d.ApplyTo), "all"), any(int64(0))
 	if d.Priority != nil {
 		priority = jsonFact(d.Priority)
@@ -341,32 +439,10 @@ func (a Admin) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bo
 	value := amqp091.Table{
 		fact("pattern", d.Pattern), fact("apply-to", applyTo), fact("definition", jsonFact(map[string]any(d.Definition))), fact("priority", priority),
 	}
-	if operator {
-		a.about("parameter.set", vhost, fact("component", "operator_policy"), fact("name", d.Name), fact("value", value))
+	if c.Operator {
+		a.about("parameter.set", c.VHost, fact("component", "operator_policy"), fact("name", d.Name), fact("value", value))
 	}
-	a.about("policy.set", vhost, append(slices.Clone(value), fact("name", d.Name))...)
-	return created, err
-}
-
-// DeletePolicy is that of Broker.
-func (a Admin) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
-	if existed, err = a.Broker.DeletePolicy(vhost, name, operator); !existed || err != nil {
-		return existed, err
-	}
-	if !operator {
-		a.about("policy.cleared", vhost, fact("name", name))
-		return existed, err
-	}
-	a.aboutOperatorPolicyCleared(vhost, name)
-	return existed, err
-}
-
-// PutParameterFor is that of Broker.
-func (a Admin) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
-	if created, err = a.Broker.PutParameterFor(p, id); err == nil && a.told() {
-		a.about("parameter.set", p.VHost, fact("component", p.Component), fact("name", p.Name), parameterFact(p.Value))
-	}
-	return created, err
+	a.about("policy.set", c.VHost, append(slices.Clone(value), fact("name", d.Name))...)
 }
 
 func parameterFact(text []byte) amqp091.Field {
@@ -375,41 +451,4 @@ func parameterFact(text []byte) amqp091.Field {
 		return fact("value", "")
 	}
 	return fact("value", jsonFact(v))
-}
-
-// DeleteParameter is that of Broker.
-func (a Admin) DeleteParameter(vhost message.VHost, component, name string) (existed bool, err error) {
-	if existed, err = a.Broker.DeleteParameter(vhost, component, name); existed && err == nil {
-		a.about("parameter.cleared", vhost, fact("component", component), fact("name", name))
-	}
-	return existed, err
-}
-
-// DeleteThisParameter is that of Broker.
-func (a Admin) DeleteThisParameter(p topology.Parameter) (existed bool, err error) {
-	if existed, err = a.Broker.DeleteThisParameter(p); existed && err == nil {
-		a.about("parameter.cleared", p.VHost, fact("component", p.Component), fact("name", p.Name))
-	}
-	return existed, err
-}
-
-// PutGlobalParameter is that of Broker.
-func (a Admin) PutGlobalParameter(p topology.GlobalParameter) (created bool, err error) {
-	if created, err = a.Broker.PutGlobalParameter(p); err == nil && a.told() {
-		value := parameterFact(p.Value)
-		a.Notify("parameter.set", func() amqp091.Table {
-			return amqp091.Table{fact("component", "global"), fact("name", p.Name), value, doneBy(a.by)}
-		})
-	}
-	return created, err
-}
-
-// DeleteGlobalParameter is that of Broker.
-func (a Admin) DeleteGlobalParameter(name string) (existed bool, err error) {
-	if existed, err = a.Broker.DeleteGlobalParameter(name); existed && err == nil {
-		a.Notify("parameter.cleared", func() amqp091.Table {
-			return amqp091.Table{fact("component", "global"), fact("name", name), doneBy(a.by)}
-		})
-	}
-	return existed, err
 }

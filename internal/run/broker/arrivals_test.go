@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
@@ -115,7 +117,7 @@ func TestAListenerHearsEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.DeleteVHost("/"); err != nil {
+	if _, err := b.By("").Do(declare.DeleteVHost{Name: "/"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(heard) != 2 || heard[0] != "queue.created a" || heard[1] != "queue.created b" || bound != 0 {

@@ -31,8 +31,8 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := b.As("guest", "/")
-	declare(t, c, "dead")
-	declare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
+	mustDeclare(t, c, "dead")
+	mustDeclare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
 
 	const before, most = 400, 20000
 	persistent := uint8(2)

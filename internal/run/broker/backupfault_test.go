@@ -116,9 +116,9 @@ func backUpToAFailingDisk(t *testing.T, apart, forever bool) {
 		t.Fatal(err)
 	}
 	c := b.As("guest", "/")
-	declare(t, c, "work")
-	declare(t, c, "dead") // checkBackup looks there too
-	declare(t, c, "some")
+	mustDeclare(t, c, "work")
+	mustDeclare(t, c, "dead") // checkBackup looks there too
+	mustDeclare(t, c, "some")
 	persistent := uint8(2)
 	sent := 0
 	send := func() {
@@ -173,7 +173,7 @@ func backUpToAFailingDisk(t *testing.T, apart, forever bool) {
 			}
 		}
 		// The node goes on, to its declarations and to its index.
-		declare(t, c, fmt.Sprintf("after %d", at))
+		mustDeclare(t, c, fmt.Sprintf("after %d", at))
 		if _, err := c.DeleteQueue(message.QueueName(fmt.Sprintf("after %d", at)), false, false); err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
@@ -37,10 +39,10 @@ func TestBreakerIsToldOf(t *testing.T) {
 				},
 				Bound: func() {},
 			})
-			declare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
-			_, err := c.b.PutPolicy("/", topology.PolicyDecl{Name: "p", Pattern: "^q$", Definition: topology.Definition{
+			mustDeclare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
+			_, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "p", Pattern: "^q$", Definition: topology.Definition{
 				"dead-letter-breaker": map[string]any{"deaths": int64(2), "percent": int64(40), "window": int64(3600_000)},
-			}}, false)
+			}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/queue"
@@ -124,11 +125,12 @@ type Broker struct {
 	settles bool // there is a SettleExchange
 	started time.Time
 
-	topo     held.RWMutex // guards state and users
-	state    *topology.State
-	users    *auth.Users
-	revision atomic.Uint64 // raised by every change of either
-	onPause  func()        // letIn: see routing.Message.Pause
+	topo     held.RWMutex // guards declared, and so state and users
+	declared *declare.State
+	state    *topology.State // that of declared
+	users    *auth.Users     // likewise
+	revision atomic.Uint64   // raised by every change of either
+	onPause  func()          // letIn: see routing.Message.Pause
 
 	ledger   ledger     // changes of declarations on their way to the store
 	policies held.Mutex // held while changed policies are put in force
@@ -366,8 +368,11 @@ func (b *Broker) loadTopology() error {
 	if b.state, err = topology.Load(b.Options.Topology, mutation.All(pairs)); err != nil {
 		return err
 	}
-	b.users, err = auth.Load(mutation.All(pairs), b.LoopbackUsers...)
-	return err
+	if b.users, err = auth.Load(mutation.All(pairs), b.LoopbackUsers...); err != nil {
+		return err
+	}
+	b.declared = &declare.State{Topology: b.state, Users: b.users, Strict: b.Strict}
+	return nil
 }
 
 // BackUp copies the data directory to dir, which must not exist, while clients go on. A node started on the copy has

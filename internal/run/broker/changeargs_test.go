@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -20,8 +21,8 @@ func TestArgumentsOfAQueueChangeLive(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newDisk()
 			c := startWith(t, d, Options{})
-			declare(t, c, "dead")
-			declare(t, c, "q", with("x-queue-type", kind), with("x-max-length", int64(100)))
+			mustDeclare(t, c, "dead")
+			mustDeclare(t, c, "q", with("x-queue-type", kind), with("x-max-length", int64(100)))
 			for i := range 10 {
 				offer(t, c, "q", fmt.Sprint(i))
 			}
@@ -73,7 +74,7 @@ func TestClientsWithTheFirstArguments(t *testing.T) {
 	if e, ok := err.(*topology.Error); !ok || e.Kind != topology.PreconditionFailed || !strings.Contains(e.Text, "received '5' but current is '6'") {
 		t.Errorf("the declaration: %v", err)
 	}
-	setMetadata(t, c, func(m *topology.Metadata) { m.Lenient = true })
+	setMetadata(t, c, declare.VHostChange{Lenient: new(true)})
 	for range 3 {
 		if _, err := c.DeclareQueue(first); err != nil {
 			t.Error(err)
@@ -106,7 +107,7 @@ func TestACrashWhileArgumentsChange(t *testing.T) {
 						crashed.Store(d.crash())
 					}
 				})
-				declare(t, c, "q", with("x-queue-type", kind), with("x-max-length", int64(3)))
+				mustDeclare(t, c, "q", with("x-queue-type", kind), with("x-max-length", int64(3)))
 				armed.Store(true)
 				if _, _, err := c.ChangeArguments("q", amqp091.Table{with("x-max-length", int64(2))}, nil); err != nil {
 					t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -17,17 +19,17 @@ import (
 // use. Operations that clean a name ask permission for the clean one; others find nothing under the name.
 func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 	c := open(t, Options{})
-	mustDeclare := func(name message.ExchangeName) {
+	exchange := func(name message.ExchangeName) {
 		t.Helper()
 		if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: name, Type: "topic", Durable: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustDeclare("_x")
-	mustDeclare("x")
-	declare(t, c, "_q")
-	declare(t, c, "q")
-	declare(t, c, "parking")
+	exchange("_x")
+	exchange("x")
+	mustDeclare(t, c, "_q")
+	mustDeclare(t, c, "q")
+	mustDeclare(t, c, "parking")
 	for _, d := range []topology.BindingDecl{
 		{Source: "_x", DestinationKind: topology.QueueResource, Destination: "_q", Key: "#"},
 		{Source: "_x", DestinationKind: topology.QueueResource, Destination: "q", Key: "there"},
@@ -38,10 +40,10 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 		}
 	}
 	publish(t, c, "", "_q", "secret", amqp091.PropertyList{})
-	if _, err := c.b.PutUser("bob", auth.PasswordHash{}, nil); err != nil {
+	if _, err := c.b.By("").Do(declare.PutUser{Name: "bob", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutPermission(auth.Permission{VHost: "/", User: "bob", Configure: "^[^_]", Write: "^[^_]", Read: "^[^_]"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "bob", Configure: "^[^_]", Write: "^[^_]", Read: "^[^_]"}}); err != nil {
 		t.Fatal(err)
 	}
 	bob := c.b.As("bob", "/")
@@ -198,7 +200,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 		}
 		_ = f("_q", "\n_x") // nothing comes of it
 	}
-	declare(t, c, "seen")
+	mustDeclare(t, c, "seen")
 	if _, err := c.Bind(topology.BindingDecl{Source: "_x", DestinationKind: topology.QueueResource, Destination: "seen", Key: "#"}); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestAStartGoesOnWhereTheClockWas(t *testing.T) {
 			o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}
 			d := newDisk()
 			c := startWith(t, d, o)
-			declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: int64(3600_000)})
+			mustDeclare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: int64(3600_000)})
 			wrong.Store(years)
 			was := c.b.now()
 			if !offer(t, c, "work", "m") {
@@ -91,7 +91,7 @@ func TestAStartSetsTheClockRight(t *testing.T) {
 			wrong.Store(years)
 			publishTo := func(queue string, ttl int64) {
 				t.Helper()
-				declare(t, c, queue, amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: ttl})
+				mustDeclare(t, c, queue, amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: ttl})
 				if !offer(t, c, queue, "m") {
 					t.Fatal("not routed")
 				}

@@ -31,8 +31,8 @@ func TestDL_11_5_ANackCountsUnlessTheNodeIsStrict(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk()
 			node := startWith(t, d, c.before)
-			declare(t, node, "work", append(toDLQ, amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-delivery-limit", Value: int32(0)})...)
-			declare(t, node, "marker", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+			mustDeclare(t, node, "work", append(toDLQ, amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-delivery-limit", Value: int32(0)})...)
+			mustDeclare(t, node, "marker", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 			for _, counts := range []bool{c.counts, c.counts2} {
 				if !offer(t, node, "work", "m") {
 					t.Fatal("not routed")
@@ -80,8 +80,8 @@ func TestDL_11_6_AParkedMessageIsNotDroppedByANack(t *testing.T) {
 			c.options.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 			node := startWith(t, newDisk(), c.options)
 			quorum, limit := amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-delivery-limit", Value: int32(1)}
-			declare(t, node, "park", quorum, limit)
-			declare(t, node, "work", quorum, limit, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "park"})
+			mustDeclare(t, node, "park", quorum, limit)
+			mustDeclare(t, node, "work", quorum, limit, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "park"})
 			failing := func(name message.QueueName, how After) {
 				t.Helper()
 				if err := node.Take(name, 1, how, func(*Shown) (bool, error) { return true, nil }); err != nil {

@@ -16,8 +16,8 @@ func TestARestartCountsNothingAgain(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
-			declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: kind})
-			declare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
+			mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: kind})
+			mustDeclare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
 			if !offer(t, c, "work", "dies") || !offer(t, c, "work", "stays") {
 				t.Fatal("not routed")
 			}
@@ -51,7 +51,7 @@ func TestARestartIsNoFailureOfWhatHadComeBack(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
-			declare(t, c, "work",
+			mustDeclare(t, c, "work",
 				amqp091.Field{Key: "x-queue-type", Value: kind},
 				amqp091.Field{Key: "x-delayed-retry-type", Value: "failed"}, amqp091.Field{Key: "x-delayed-retry-min", Value: int32(60_000)})
 			if !offer(t, c, "work", "m") {

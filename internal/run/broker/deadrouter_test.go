@@ -19,8 +19,8 @@ import (
 func TestADeadLetterWaitsForRemovalsThatItSees(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
-	declare(t, c, "q")
-	declare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
+	mustDeclare(t, c, "q")
+	mustDeclare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
 	decl, err := c.FindReadable("work")
 	if err != nil {
 		t.Fatal(err)
@@ -74,8 +74,8 @@ func TestDL_18_4_ADeadLetterExchangeThatDoesNotExist(t *testing.T) {
 			var logged lockedBuffer
 			c := startWith(t, newDisk(), Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 			typo := []amqp091.Field{{Key: "x-queue-type", Value: kind.String()}, {Key: "x-dead-letter-exchange", Value: "typo-dlx"}}
-			declare(t, c, "plain", typo[0])
-			declare(t, c, "misspelt", typo...)
+			mustDeclare(t, c, "plain", typo[0])
+			mustDeclare(t, c, "misspelt", typo...)
 			for _, name := range []string{"plain", "misspelt", "misspelt"} {
 				if !offer(t, c, name, "m") {
 					t.Fatal("not routed")
@@ -107,7 +107,7 @@ func TestDL_18_4_ADeadLetterExchangeThatDoesNotExist(t *testing.T) {
 			if kind == queue.Classic {
 				return
 			}
-			declare(t, c, "waits", append(typo, amqp091.Field{Key: "x-dead-letter-strategy", Value: "at-least-once"}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})...)
+			mustDeclare(t, c, "waits", append(typo, amqp091.Field{Key: "x-dead-letter-strategy", Value: "at-least-once"}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})...)
 			if !offer(t, c, "waits", "m") {
 				t.Fatal("not routed")
 			}

@@ -31,14 +31,14 @@ func TestDeadLetterTargetsOfASharedExchange(t *testing.T) {
 	const queues = 200
 	for i := range queues {
 		name := fmt.Sprint("q", i)
-		declare(t, c, name, to("shared"))
+		mustDeclare(t, c, name, to("shared"))
 		bind("shared", name)
 	}
-	declare(t, c, "alone", to("own"))
+	mustDeclare(t, c, "alone", to("own"))
 	bind("own", "alone")
-	declare(t, c, "plain")
-	declare(t, c, "keyed", to(""), amqp091.Field{Key: "x-dead-letter-routing-key", Value: "plain"})
-	declare(t, c, "itself", to(""), amqp091.Field{Key: "x-dead-letter-routing-key", Value: "itself"})
+	mustDeclare(t, c, "plain")
+	mustDeclare(t, c, "keyed", to(""), amqp091.Field{Key: "x-dead-letter-routing-key", Value: "plain"})
+	mustDeclare(t, c, "itself", to(""), amqp091.Field{Key: "x-dead-letter-routing-key", Value: "itself"})
 	var got, want []string
 	for q := range c.b.DeadLetterTargets() {
 		got = append(got, string(q.Name))

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 )
@@ -33,18 +34,20 @@ func (b *Broker) SetStarted() error { return b.data.SetStarted() }
 // CreateDefault makes the first virtual host and the first user.
 func (b *Broker) CreateDefault(d Default) error {
 	err := b.change(func() error {
-		if _, _, err := b.state.PutVHost(d.VHost, topology.Metadata{Description: "Default virtual host"}); err != nil {
-			return err
+		for _, c := range []declare.Command{
+			declare.PutVHost{Name: d.VHost, Change: declare.All(topology.Metadata{Description: "Default virtual host"})},
+			declare.PutUser{Name: d.User, Password: hashPassword(b.rules.Load().Hashing, d.Password), Tags: d.Tags},
+			declare.PutPermission{Permission: auth.Permission{VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read}},
+		} {
+			for again := true; again; { // all users may have been deleted before a start; nobody waits yet
+				r, err := b.declared.Apply(c)
+				if err != nil {
+					return err
+				}
+				again = r.Again
+			}
 		}
-		for b.state.Orphan(d.User) { // all users may have been deleted before a start; nobody waits yet
-		}
-		if _, err := b.users.PutUser(d.User, hashPassword(b.rules.Load().Hashing, d.Password), d.Tags); err != nil {
-			return err
-		}
-		_, err := b.users.PutPermission(auth.Permission{
-			VHost: d.VHost, User: d.User, Configure: d.Configure, Write: d.Write, Read: d.Read,
-		})
-		return err
+		return nil
 	})
 	return cmp.Or(err, b.ensureEventExchange())
 }

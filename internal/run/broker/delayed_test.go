@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -84,7 +86,7 @@ func TestDelayOfFiftyDays(t *testing.T) {
 			clock.Store(began)
 			o := Options{FS: vfs.NewMem(), Dir: "data", now: clock.Load}
 			c := openOn(t, o)
-			declare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
+			mustDeclare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
 			delaying(t, c, "later", "topic", "q")
 			publish(t, c, "later", "k", "fifty days", delayBy(days))
 			publish(t, c, "later", "k", "all of time", delayBy(math.MaxInt64))
@@ -112,7 +114,7 @@ func TestBackupHasWhatWaits(t *testing.T) {
 	files := vfs.NewMem()
 	c := openOn(t, Options{FS: files, Dir: "/data"})
 	defer func() { _ = c.b.Close() }()
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	delaying(t, c, "later", "topic", "q")
 	for range 3 {
 		publish(t, c, "later", "k", "m", delayBy(1e9))
@@ -133,7 +135,7 @@ func TestManyDelayedMessagesLeaveMemory(t *testing.T) {
 	const messages, budget = 100_000, 1 << 20
 	o := Options{FS: vfs.NewMem(), Dir: "data", Storage: Storage{CacheBudget: budget, IndexBudget: budget, HotPages: 1}}
 	c := openOn(t, o)
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	delaying(t, c, "later", "topic", "q")
 	raw := amqp091.AppendPropsFrom(nil, delayBy(1e9))
 	props, err := amqp091.ParseProps(raw)
@@ -168,7 +170,7 @@ func TestWhatAFullQueueRefusesComesWhenItHasRoom(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			c := openOn(t, Options{Dir: "data", FS: vfs.NewMem(), RetryHeld: time.Hour})
 			defer func() { _ = c.b.Close() }()
-			declare(t, c, "small", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-max-length", Value: int64(10)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			mustDeclare(t, c, "small", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-max-length", Value: int64(10)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
 			delaying(t, c, "later", "topic", "small")
 			const messages = 60
 			for range messages {
@@ -196,15 +198,15 @@ func TestWhatAFullQueueRefusesComesWhenItHasRoom(t *testing.T) {
 
 func TestDelayedTopicPermissions(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	delaying(t, c, "later", "topic", "q")
-	if _, err := c.b.PutUser("tenant", auth.PasswordHash{}, nil); err != nil {
+	if _, err := c.b.By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutPermission(auth.Permission{VHost: "/", User: "tenant", Configure: "^$", Write: ".*", Read: ".*"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Configure: "^$", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutTopicPermission(auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "later", Write: "^mine", Read: "^mine"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "later", Write: "^mine", Read: "^mine"}}); err != nil {
 		t.Fatal(err)
 	}
 	tenant := c.b.As("tenant", "/")
@@ -240,8 +242,8 @@ func TestDelayedTopicPermissions(t *testing.T) {
 // No operation on queues reaches what waits in an exchange, and a limit of queues does not count it.
 func TestWhatWaitsIsNoQueue(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
-	if err := c.b.SetVHostLimit("/", topology.MaxQueues, int64(1)); err != nil {
+	mustDeclare(t, c, "q")
+	if _, err := c.b.By("").Do(declare.SetVHostLimits{Name: "/", Limits: map[topology.Limit]any{topology.MaxQueues: int64(1)}}); err != nil {
 		t.Fatal(err)
 	}
 	delaying(t, c, "later", "topic", "q")

@@ -15,7 +15,7 @@ import (
 func TestWhatAnErrandIsRefusedFor(t *testing.T) {
 	c := startWith(t, newDisk(), Options{})
 	for _, name := range []string{"from", "to"} {
-		declare(t, c, name)
+		mustDeclare(t, c, name)
 	}
 	if _, err := c.archive(); err != nil {
 		t.Fatal(err)

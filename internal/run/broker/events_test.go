@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -19,7 +21,7 @@ import (
 // listen has a queue get all events from now on.
 func listen(t *testing.T, c *Connection) {
 	t.Helper()
-	declare(t, c, "events")
+	mustDeclare(t, c, "events")
 	if _, err := c.Bind(topology.BindingDecl{Source: topology.EventExchange, DestinationKind: topology.QueueResource, Destination: "events", Key: "#"}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestNoticesFitIntoAFrame(t *testing.T) {
 			traceInto(t, c, "copies")
 			heard(t, c)
 			large := amqp091.Field{Key: "x-large", Value: strings.Repeat("\x01\x02\"\\", 15000)} // 60 KB, as an Erlang term 150
-			declare(t, c, "large", large)
+			mustDeclare(t, c, "large", large)
 			publish(t, c, "", "large", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "large", Value: strings.Repeat("x", 130<<10)}}})
 			c.b.events.flush()
 			c.b.traces.flush()
@@ -160,46 +162,54 @@ func TestEventsOfAdministration(t *testing.T) {
 	listen(t, c)
 	heard(t, c)
 	a := c.b.By("ada")
-	first := func(_ bool, err error) error { return err }
+	first := func(_ declare.Result, err error) error { return err }
 	for _, step := range []struct {
 		what string
 		do   func() error
 		want []string
 	}{
 		{"user", func() error {
-			return first(a.PutUser("u", hashPassword(auth.SHA256, "secret"), []auth.Tag{"monitoring", "management"}))
+			return first(a.Do(declare.PutUser{Name: "u", Password: hashPassword(auth.SHA256, "secret"), Tags: []auth.Tag{"monitoring", "management"}}))
 		}, []string{"user.created name=u user_who_performed_action=ada", "user.tags.set name=u tags=[monitoring management] user_who_performed_action=ada"}},
-		{"user again", func() error { return first(a.PutUser("u", hashPassword(auth.SHA256, "secret"), nil)) },
+		{"user again", func() error {
+			return first(a.Do(declare.PutUser{Name: "u", Password: hashPassword(auth.SHA256, "secret"), Tags: nil}))
+		},
 			[]string{"user.password.changed name=u user_who_performed_action=ada", "user.tags.set name=u tags=[] user_who_performed_action=ada"}},
 		{"permission", func() error {
-			return first(a.PutPermission(auth.Permission{VHost: "/", User: "u", Configure: "c", Write: "w", Read: "r"}))
+			return first(a.Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "u", Configure: "c", Write: "w", Read: "r"}}))
 		}, []string{"permission.created configure=c read=r user=u user_who_performed_action=ada vhost=/ write=w"}},
 		{"topic permission", func() error {
-			return first(a.PutTopicPermission(auth.TopicPermission{VHost: "/", User: "u", Exchange: "amq.topic", Write: "w", Read: "r"}))
+			return first(a.Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "u", Exchange: "amq.topic", Write: "w", Read: "r"}}))
 		}, []string{"topic.permission.created exchange=amq.topic read=r user=u user_who_performed_action=ada vhost=/ write=w"}},
-		{"topic permission deleted", func() error { return first(a.DeleteTopicPermissions("/", "u", nil)) }, []string{"topic.permission.deleted user=u user_who_performed_action=ada vhost=/"}},
-		{"permission deleted", func() error { return first(a.DeletePermission("/", "u")) }, []string{"permission.deleted user=u user_who_performed_action=ada vhost=/"}},
-		{"permission deleted again", func() error { return first(a.DeletePermission("/", "u")) }, nil},
-		{"user limit", func() error { return a.SetUserLimits("u", map[auth.Limit]any{"max-connections": int64(5)}) },
+		{"topic permission deleted", func() error { return first(a.Do(declare.DeleteTopicPermissions{VHost: "/", User: "u", Exchange: nil})) }, []string{"topic.permission.deleted user=u user_who_performed_action=ada vhost=/"}},
+		{"permission deleted", func() error { return first(a.Do(declare.DeletePermission{VHost: "/", User: "u"})) }, []string{"permission.deleted user=u user_who_performed_action=ada vhost=/"}},
+		{"permission deleted again", func() error { return first(a.Do(declare.DeletePermission{VHost: "/", User: "u"})) }, nil},
+		{"user limit", func() error {
+			return first(a.Do(declare.SetUserLimits{Name: "u", Limits: map[auth.Limit]any{"max-connections": int64(5)}}))
+		},
 			[]string{"user.limits.set max-connections=5 name=limits user_who_performed_action=ada username=u"}},
-		{"user limit cleared", func() error { return a.ClearUserLimit("u", "max-connections") }, []string{"user.limits.cleared name=limits user_who_performed_action=ada username=u"}},
-		{"user deleted", func() error { return first(a.DeleteUser("u")) }, []string{"user.deleted name=u user_who_performed_action=ada"}},
-		{"limit", func() error { return a.SetVHostLimit("/", topology.MaxQueues, int64(50)) }, []string{
+		{"user limit cleared", func() error { return first(a.Do(declare.ClearUserLimit{Name: "u", Limit: "max-connections"})) }, []string{"user.limits.cleared name=limits user_who_performed_action=ada username=u"}},
+		{"user deleted", func() error { return first(a.Do(declare.DeleteUser{Name: "u"})) }, []string{"user.deleted name=u user_who_performed_action=ada"}},
+		{"limit", func() error {
+			return first(a.Do(declare.SetVHostLimits{Name: "/", Limits: map[topology.Limit]any{topology.MaxQueues: int64(50)}}))
+		}, []string{
 			"parameter.set component=vhost-limits name=limits user_who_performed_action=ada value=[{max-queues 50}] vhost=/",
 			"vhost.limits.set max-queues=50 name=limits user_who_performed_action=ada vhost=/",
 		}},
 		{"policy", func() error {
-			return first(a.PutPolicy("/", topology.PolicyDecl{Name: "pol", Pattern: "^cq", ApplyTo: "queues", Priority: int64(2), Definition: topology.Definition{"max-length": int64(10), "dead-letter-exchange": "d"}}, false))
+			return first(a.Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "pol", Pattern: "^cq", ApplyTo: "queues", Priority: int64(2), Definition: topology.Definition{"max-length": int64(10), "dead-letter-exchange": "d"}}}))
 		}, []string{"policy.set apply-to=queues definition=[{dead-letter-exchange d} {max-length 10}] name=pol pattern=^cq priority=2 user_who_performed_action=ada vhost=/"}},
-		{"policy deleted", func() error { return first(a.DeletePolicy("/", "pol", false)) }, []string{"policy.cleared name=pol user_who_performed_action=ada vhost=/"}},
+		{"policy deleted", func() error { return first(a.Do(declare.DeletePolicy{VHost: "/", Name: "pol"})) }, []string{"policy.cleared name=pol user_who_performed_action=ada vhost=/"}},
 		{"parameter", func() error {
-			return first(a.PutParameterFor(topology.Parameter{VHost: "/", Component: "federation-upstream", Name: "p", Value: []byte(`{"uri":["amqp://u:secret@h/v?password=secret&a=1"],"n":1}`)}, nil))
+			return first(a.Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: "federation-upstream", Name: "p", Value: []byte(`{"uri":["amqp://u:secret@h/v?password=secret&a=1"],"n":1}`)}}))
 		}, []string{"parameter.set component=federation-upstream name=p user_who_performed_action=ada value=[{n 1} {uri [amqp://u:****@h/v?password=****&a=1]}] vhost=/"}},
-		{"parameter deleted", func() error { return first(a.DeleteParameter("/", "federation-upstream", "p")) }, []string{"parameter.cleared component=federation-upstream name=p user_who_performed_action=ada vhost=/"}},
+		{"parameter deleted", func() error {
+			return first(a.Do(declare.DeleteParameter{VHost: "/", Component: "federation-upstream", Name: "p"}))
+		}, []string{"parameter.cleared component=federation-upstream name=p user_who_performed_action=ada vhost=/"}},
 		{"global parameter", func() error {
-			return first(a.PutGlobalParameter(topology.GlobalParameter{Name: "g", Value: []byte(`{"a":1.5,"b":[null,true,{}]}`)}))
+			return first(a.Do(declare.PutGlobalParameter{GlobalParameter: topology.GlobalParameter{Name: "g", Value: []byte(`{"a":1.5,"b":[null,true,{}]}`)}}))
 		}, []string{"parameter.set component=global name=g user_who_performed_action=ada value=[{a 1.5} {b [null true []]}]"}},
-		{"global parameter deleted", func() error { return first(a.DeleteGlobalParameter("g")) }, []string{"parameter.cleared component=global name=g user_who_performed_action=ada"}},
+		{"global parameter deleted", func() error { return first(a.Do(declare.DeleteGlobalParameter{Name: "g"})) }, []string{"parameter.cleared component=global name=g user_who_performed_action=ada"}},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatalf("%s: %v", step.what, err)
@@ -225,29 +235,29 @@ func TestEventsOfVirtualHosts(t *testing.T) {
 		}
 		return list
 	}
-	if _, err := a.ReviseVHost("v", func(m topology.Metadata) topology.Metadata { m.Tags = []string{"a"}; return m }, &Identity{Name: "guest"}); err != nil {
+	if _, err := a.As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.VHostChange{Tags: &[]string{"a"}}}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "made", keys(), slices.Concat(slices.Repeat([]string{"exchange.created"}, 7), []string{"vhost.created", "permission.created"})...)
-	if _, err := a.ReviseVHost("v", func(m topology.Metadata) topology.Metadata { m.Tracing = true; return m }, nil); err != nil {
+	if _, err := a.Do(declare.PutVHost{Name: "v", Change: declare.VHostChange{Tracing: new(true)}}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "changed", heard(t, c), `vhost.updated cluster_state=[{rabbit@here running}] default_queue_type=classic deletion_protection=false description= metadata=#{description => <<>>,tags => [a],default_queue_type => <<"classic">>} name=v protected_from_deletion=false tags=[a] tracing=true user_who_performed_action=guest`)
 	v := c.b.As("guest", "v")
-	declare(t, v, "q")
+	mustDeclare(t, v, "q")
 	if _, err := v.Bind(topology.BindingDecl{Source: "amq.topic", DestinationKind: topology.QueueResource, Destination: "q", Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, operator := range []bool{false, true} {
-		if _, err := a.PutPolicy("v", topology.PolicyDecl{Name: "p", Pattern: "^x", Definition: topology.Definition{"max-length": int64(5)}}, operator); err != nil {
+		if _, err := a.Do(declare.PutPolicy{VHost: "v", Policy: topology.PolicyDecl{Name: "p", Pattern: "^x", Definition: topology.Definition{"max-length": int64(5)}}, Operator: operator}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := a.SetVHostLimit("v", topology.MaxQueues, int64(5)); err != nil {
+	if _, err := a.Do(declare.SetVHostLimits{Name: "v", Limits: map[topology.Limit]any{topology.MaxQueues: int64(5)}}); err != nil {
 		t.Fatal(err)
 	}
 	heard(t, c)
-	if err := a.DeleteVHost("v"); err != nil {
+	if _, err := a.Do(declare.DeleteVHost{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "deleted", keys(), slices.Concat([]string{"permission.deleted", "binding.deleted", "queue.deleted"}, slices.Repeat([]string{"exchange.deleted"}, 7),
@@ -289,7 +299,7 @@ func TestTheEventExchangeStays(t *testing.T) {
 		return b.As("guest", "/")
 	}
 	told := func(c *Connection) int {
-		if _, err := c.b.By("ada").PutUser("u", auth.PasswordHash{}, nil); err != nil {
+		if _, err := c.b.By("ada").Do(declare.PutUser{Name: "u", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 			t.Fatal(err)
 		}
 		return len(heard(t, c))
@@ -323,10 +333,10 @@ func TestTheEventExchangeStays(t *testing.T) {
 	if n := told(c); n == 0 {
 		t.Error("nothing is told after a restart")
 	}
-	if err := c.b.DeleteVHost("/"); err != nil {
+	if _, err := c.b.By("").Do(declare.DeleteVHost{Name: "/"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutVHost("/", topology.Metadata{}, "guest"); err != nil {
+	if _, err := c.b.By("guest").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "/", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
 	listen(t, c)
@@ -372,14 +382,14 @@ func TestEventsAreForThoseWhoSeeTheNode(t *testing.T) {
 		may    bool
 	}{{nil, false, false}, {[]auth.Tag{auth.Management}, false, false}, {[]auth.Tag{auth.Monitoring}, false, true}, {[]auth.Tag{auth.Administrator}, false, true}, {nil, true, true}} {
 		node := startWith(t, newDisk(), Options{Strict: c.strict, Events: EventExchange{Enabled: true, VHost: "/"}})
-		if _, err := node.b.PutUser("ada", auth.PasswordHash{}, c.tags); err != nil {
+		if _, err := node.b.By("").Do(declare.PutUser{Name: "ada", Password: auth.PasswordHash{}, Tags: c.tags}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := node.b.PutPermission(auth.Permission{User: "ada", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		if _, err := node.b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "ada", VHost: "/", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 			t.Fatal(err)
 		}
 		ada := node.b.As("ada", "/")
-		declare(t, ada, "q")
+		mustDeclare(t, ada, "q")
 		_, err := ada.Bind(topology.BindingDecl{Source: topology.EventExchange, DestinationKind: topology.QueueResource, Destination: "q", Key: "#"})
 		if (err == nil) != c.may {
 			t.Errorf("with the tags %v, strict %v: %v", c.tags, c.strict, err)
@@ -393,18 +403,18 @@ func TestNoPolicyLeadsEventsElsewhere(t *testing.T) {
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "mine", Type: routing.Fanout, Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "events")
+	mustDeclare(t, c, "events")
 	if _, err := c.Bind(topology.BindingDecl{Source: "mine", DestinationKind: topology.QueueResource, Destination: "events"}); err != nil {
 		t.Fatal(err)
 	}
 	policy := topology.PolicyDecl{Name: "steal", Pattern: ".*", ApplyTo: "exchanges", Definition: topology.Definition{"alternate-exchange": "mine"}}
-	if _, err := c.b.PutPolicy("/", policy, false); err != nil {
+	if _, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: policy}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "other")
+	mustDeclare(t, c, "other")
 	if _, err := c.Bind(topology.BindingDecl{Source: topology.EventExchange, DestinationKind: topology.QueueResource, Destination: "other", Key: "alarm.#"}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "one more")
+	mustDeclare(t, c, "one more")
 	want(t, "by the alternate exchange", heard(t, c))
 }

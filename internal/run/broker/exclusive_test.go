@@ -10,7 +10,7 @@ import (
 // ones, which are deleted with it.
 func TestAConnectionForgetsExclusiveQueuesThatAreGone(t *testing.T) {
 	c := open(t, Options{})
-	declare := func() Declared {
+	one := func() Declared {
 		t.Helper()
 		d, err := c.DeclareQueue(topology.QueueDecl{Exclusive: true})
 		if err != nil {
@@ -20,10 +20,10 @@ func TestAConnectionForgetsExclusiveQueuesThatAreGone(t *testing.T) {
 	}
 	const kept = 10
 	for range kept {
-		declare()
+		one()
 	}
 	for range 5000 {
-		if _, err := c.DeleteQueue(declare().Name, false, false); err != nil {
+		if _, err := c.DeleteQueue(one().Name, false, false); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,8 +22,8 @@ func TestDL_8_12_WhatExpiredWhileTheNodeWasDownLeavesItsQueue(t *testing.T) {
 					o := Options{now: func() int64 { return time.Now().UnixMilli() + ahead.Load() }}
 					d := newDisk()
 					c := startWith(t, d, o)
-					declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
-					declare(t, c, "work", append([]amqp091.Field{
+					mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
+					mustDeclare(t, c, "work", append([]amqp091.Field{
 						{Key: "x-queue-type", Value: kind}, {Key: "x-message-ttl", Value: int64(time.Hour / time.Millisecond)},
 						{Key: "x-expires", Value: int64(2 * time.Hour / time.Millisecond)},
 					}, toDLQ...)...)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
@@ -32,7 +34,7 @@ func TestNoLockWhileQueuesAreDeletedInACheckpoint(t *testing.T) {
 				})
 				one.Wait()
 			})
-			declare(t, c, "goes", amqp091.Field{Key: "x-queue-type", Value: kind})
+			mustDeclare(t, c, "goes", amqp091.Field{Key: "x-queue-type", Value: kind})
 			for i := range 1000 {
 				offer(t, c, "goes", fmt.Sprint(i))
 			}
@@ -52,8 +54,8 @@ func TestNoLockWhileAPolicyReachesPagesOnDisk(t *testing.T) {
 			spills.Add(1)
 		}
 	}})
-	declare(t, c, "dlq")
-	declare(t, c, "long", toDLQ...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "long", toDLQ...)
 	messages := 0
 	send := func() {
 		offer(t, c, "long", fmt.Sprint(messages))
@@ -68,7 +70,7 @@ func TestNoLockWhileAPolicyReachesPagesOnDisk(t *testing.T) {
 	})
 	for _, limit := range []int64{int64(messages / 2), 10} {
 		d := topology.PolicyDecl{Name: "short", Pattern: "^long$", Definition: topology.Definition{"max-length": limit}, Priority: int64(0)}
-		if _, err := c.b.PutPolicy("/", d, false); err != nil {
+		if _, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: d}); err != nil {
 			t.Fatal(err)
 		}
 	}

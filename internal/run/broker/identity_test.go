@@ -43,7 +43,7 @@ func copies(t *testing.T) (older, newer, other *vfs.MemFS) {
 				t.Fatal(err)
 			}
 			for _, kind := range []string{"classic", "quorum"} {
-				declare(t, b.As("guest", "/"), kind, amqp091.Field{Key: "x-queue-type", Value: kind})
+				mustDeclare(t, b.As("guest", "/"), kind, amqp091.Field{Key: "x-queue-type", Value: kind})
 			}
 		}
 		persistent := uint8(2)
@@ -304,7 +304,7 @@ func TestDataDirectoryIsThereAfterACrash(t *testing.T) {
 	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, b.As("guest", "/"), "q")
+	mustDeclare(t, b.As("guest", "/"), "q")
 	after := files.CrashClone(vfs.CrashCloneCfg{})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func manyBindings(t *testing.T, c *Connection, n int) {
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "x", Type: routing.Direct, Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	for i := range n {
 		bindOne(t, c, message.RoutingKey(fmt.Sprint(i)))
 	}
@@ -92,7 +92,7 @@ func TestBindingsOfWhatIsDeletedGoBehindIt(t *testing.T) {
 				for range slices {
 					c.b.between(func() { err = errors.Join(err, c.b.leave(&c.b.ledger.leaving[0])) })
 				}
-				declare(t, c, "synced")
+				mustDeclare(t, c, "synced")
 				crashed := d.crash()
 				after := start(t, crashed, nil)
 				if left, marks := stored(t, after); err != nil || bound(after) != 0 || left != 0 || marks != 0 {
@@ -174,7 +174,7 @@ func TestASweepLetsOthersIn(t *testing.T) {
 	})
 	const n = leaveAtOnce + 2*leaveSlice
 	manyBindings(t, c, n)
-	declare(t, c, "other")
+	mustDeclare(t, c, "other")
 	ticket, err := c.b.mutate(func() error { return manyDeletions["the exchange"](c.b) })
 	if err = errors.Join(err, c.b.await(ticket)); err != nil {
 		t.Fatal(err)

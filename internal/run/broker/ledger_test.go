@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -211,7 +213,7 @@ func TestADeletionIsStoredAfterWhatLeftTheQueue(t *testing.T) {
 			t.Run(way.name+" to "+target, func(t *testing.T) {
 				d := newDisk()
 				c := start(t, d, nil)
-				declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
+				mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
 				_, err := c.DeclareQueue(topology.QueueDecl{Name: "work", Durable: true, AutoDelete: way.autoDelete, Arguments: slices.Concat(way.arguments, toDLQ)})
 				if err != nil {
 					t.Fatal(err)
@@ -239,8 +241,8 @@ func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
 		t.Run("classic to "+target, func(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
-			declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
-			declare(t, c, "work", toDLQ...)
+			mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: target})
+			mustDeclare(t, c, "work", toDLQ...)
 			if !offer(t, c, "work", "m") {
 				t.Fatal("not routed")
 			}
@@ -287,7 +289,7 @@ func TestADeletionWaitsForADeadLetterOnItsWay(t *testing.T) {
 func TestTransientQueuesHaveNumbersThatAreStored(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
-	declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 	dlq, err := c.find("dlq", c.readable)
 	if err != nil {
 		t.Fatal(err)
@@ -346,8 +348,8 @@ func blocked(t *testing.T, n int) {
 func TestADeclarationIsSeenWhenItIsStored(t *testing.T) {
 	d := newDisk()
 	c := start(t, d, nil)
-	declare(t, c, "other")
-	declare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
+	mustDeclare(t, c, "other")
+	mustDeclare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
 	if !offer(t, c, "work", "dies") {
 		t.Fatal("not routed")
 	}
@@ -433,9 +435,9 @@ func TestADeletionIsSeenWhenItIsStored(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
 			quorum := amqp091.Field{Key: "x-queue-type", Value: kind}
-			declare(t, c, "q", quorum)
-			declare(t, c, "other")
-			declare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
+			mustDeclare(t, c, "q", quorum)
+			mustDeclare(t, c, "other")
+			mustDeclare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
 			if !offer(t, c, "q", "m") || !offer(t, c, "work", "dies") {
 				t.Fatal("not routed")
 			}
@@ -512,11 +514,11 @@ func TestConsumersAreToldWhenTheDeletionIsStored(t *testing.T) {
 			t.Run(kind+"/"+way, func(t *testing.T) {
 				d := newDisk()
 				c := start(t, d, nil)
-				if _, err := c.b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {
+				if _, err := c.b.By("guest").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{})}); err != nil {
 					t.Fatal(err)
 				}
 				in := c.b.As("guest", "v")
-				declare(t, in, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
+				mustDeclare(t, in, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
 				var released atomic.Bool
 				gone := make(chan struct{})
 				k := &queue.Consumer{Target: listening{gone: func() {
@@ -538,7 +540,7 @@ func TestConsumersAreToldWhenTheDeletionIsStored(t *testing.T) {
 				var all sync.WaitGroup
 				all.Go(func() {
 					if way == "vhost" {
-						if err := c.b.DeleteVHost("v"); err != nil {
+						if _, err := c.b.By("").Do(declare.DeleteVHost{Name: "v"}); err != nil {
 							t.Error(err)
 						}
 					} else if _, err := in.DeleteQueue("q", false, false); err != nil {
@@ -614,8 +616,8 @@ func TestCrashAtEachStepOfAChange(t *testing.T) {
 					return start(t, crashed.Load(), nil)
 				}
 				arguments := append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)
-				declare(t, c, "dlq")
-				after := crash(func() { declare(t, c, "work", arguments...) })
+				mustDeclare(t, c, "dlq")
+				after := crash(func() { mustDeclare(t, c, "work", arguments...) })
 				if n, known := holds(t, after, "work"), step == FailDeclareStored || step == FailDeclareOpened; n == 0 != known || n > 0 {
 					t.Errorf("declared: %d messages", n)
 				}
@@ -640,7 +642,7 @@ func TestCrashAtEachStepOfAChange(t *testing.T) {
 						t.Errorf("not deleted yet: %d in the queue, %d dead", alive, dead)
 					}
 				}
-				after = crash(func() { declare(t, c, "work", arguments...) })
+				after = crash(func() { mustDeclare(t, c, "work", arguments...) })
 				if n := holds(t, after, "work"); n > 0 {
 					t.Errorf("declared again: %d messages", n)
 				}
@@ -658,7 +660,7 @@ func TestAVirtualHostGoesWithWhatIsNotStored(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
-			if _, err := c.b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {
+			if _, err := c.b.By("guest").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{})}); err != nil {
 				t.Fatal(err)
 			}
 			release := d.holdSyncs()
@@ -672,7 +674,7 @@ func TestAVirtualHostGoesWithWhatIsNotStored(t *testing.T) {
 			})
 			<-d.held
 			all.Go(func() {
-				if err := c.b.DeleteVHost("v"); err != nil {
+				if _, err := c.b.By("").Do(declare.DeleteVHost{Name: "v"}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -748,7 +750,7 @@ func backUpWhileAQueueGoes(t *testing.T, kind, part string) {
 				if _, err := c.DeleteQueue("work", false, false); err != nil {
 					t.Error(err)
 				}
-				declare(t, c, "work", toDLQ...)
+				mustDeclare(t, c, "work", toDLQ...)
 			})
 		}
 		return nil
@@ -761,8 +763,8 @@ func backUpWhileAQueueGoes(t *testing.T, kind, part string) {
 		t.Fatal(err)
 	}
 	c = b.As("guest", "/")
-	declare(t, c, "dlq")
-	declare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "work", append([]amqp091.Field{{Key: "x-queue-type", Value: kind}}, toDLQ...)...)
 	if !offer(t, c, "work", "m") {
 		t.Fatal("not routed")
 	}
@@ -792,12 +794,12 @@ func backUpWhileAQueueGoes(t *testing.T, kind, part string) {
 func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 	c := open(t, Options{})
 	quorum := amqp091.Field{Key: "x-queue-type", Value: "quorum"}
-	declare(t, c, "q", quorum)
+	mustDeclare(t, c, "q", quorum)
 	var all sync.WaitGroup
 	all.Go(func() {
 		for i := range 100 {
 			d := topology.PolicyDecl{Name: "p", Pattern: ".*", Definition: topology.Definition{"max-length": int64(i + 1)}, Priority: int64(0)}
-			if _, err := c.b.PutPolicy("/", d, false); err != nil {
+			if _, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: d}); err != nil {
 				t.Error(err)
 				return
 			}
@@ -818,7 +820,7 @@ func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		offer(t, mine, "q", "m")
-		declare(t, mine, fmt.Sprint("q", i), quorum)
+		mustDeclare(t, mine, fmt.Sprint("q", i), quorum)
 	}
 	all.Wait()
 }
@@ -827,7 +829,7 @@ func TestPoliciesChangeWhileQueuesAreUsed(t *testing.T) {
 func TestConfirmWaitsForADeletionThatIsBeingMade(t *testing.T) {
 	for _, refused := range []error{nil, topology.Refuse(topology.PreconditionFailed, "in use")} {
 		c := start(t, newDisk(), nil)
-		declare(t, c, "q")
+		mustDeclare(t, c, "q")
 		q, err := c.find("q", func(topology.Resource) error { return nil })
 		if err != nil {
 			t.Fatal(err)
@@ -864,13 +866,13 @@ func TestOthersGoOnWhileAPolicyIsMatched(t *testing.T) {
 	const queues = 300
 	long := strings.Repeat("a", 200)
 	for i := range queues {
-		declare(t, c, fmt.Sprint(long, i))
+		mustDeclare(t, c, fmt.Sprint(long, i))
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		d := topology.PolicyDecl{Name: "p", Pattern: ".{0,240}.{0,240}b$|[0-9]$", Definition: topology.Definition{"max-length": int64(7)}} // a millisecond for each name
-		if _, err := c.b.PutPolicy("/", d, false); err != nil {
+		if _, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: d}); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -12,10 +14,10 @@ import (
 // The limits of a user or a virtual host are checked without a look at all connections.
 func TestLimitsLookAtNoOtherConnection(t *testing.T) {
 	b := openWith(t, Options{})
-	if err := b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxConnections: int64(10), auth.MaxChannels: int64(10)}); err != nil {
+	if _, err := b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxConnections: int64(10), auth.MaxChannels: int64(10)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetVHostLimit("/", topology.MaxConnections, int64(10)); err != nil {
+	if _, err := b.By("").Do(declare.SetVHostLimits{Name: "/", Limits: map[topology.Limit]any{topology.MaxConnections: int64(10)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, act := range []func(c *Connection) error{
@@ -45,16 +47,16 @@ func TestLimitsLookAtNoOtherConnection(t *testing.T) {
 // The limits apply to what is open, whatever was opened and closed before, in any order.
 func TestLimitsCountWhatIsOpen(t *testing.T) {
 	b := openWith(t, Options{})
-	if _, err := b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {
+	if _, err := b.By("guest").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PutPermission(auth.Permission{User: "guest", VHost: "v", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+	if _, err := b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "guest", VHost: "v", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetUserLimits("guest", map[auth.Limit]any{auth.MaxConnections: int64(6), auth.MaxChannels: int64(8)}); err != nil {
+	if _, err := b.By("").Do(declare.SetUserLimits{Name: "guest", Limits: map[auth.Limit]any{auth.MaxConnections: int64(6), auth.MaxChannels: int64(8)}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.SetVHostLimit("v", topology.MaxConnections, int64(3)); err != nil {
+	if _, err := b.By("").Do(declare.SetVHostLimits{Name: "v", Limits: map[topology.Limit]any{topology.MaxConnections: int64(3)}}); err != nil {
 		t.Fatal(err)
 	}
 	type open struct {

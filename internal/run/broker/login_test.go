@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -332,7 +334,7 @@ func TestPasswordRules(t *testing.T) {
 	if err != nil || hash.Algorithm != auth.Argon2id {
 		t.Fatalf("%+v, %v", hash, err)
 	}
-	if _, err := b.PutUser("ada", hash, nil); err != nil {
+	if _, err := b.By("").Do(declare.PutUser{Name: "ada", Password: hash, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []auth.Credentials{{User: "ada", Password: "abcd1"}, {User: "guest", Password: "guest"}, {User: "ada", Password: "abcd1"}} {
@@ -344,7 +346,7 @@ func TestPasswordRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PutUser("ada", next, nil); err != nil {
+	if _, err := b.By("").Do(declare.PutUser{Name: "ada", Password: next, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Authenticate(context.Background(), auth.Credentials{User: "ada", Password: "abcd1"}, loopback); err == nil {
@@ -499,7 +501,7 @@ func TestAFloodOfGuessesHasALineOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.PutUser("ada", hash, nil); err != nil {
+	if _, err := b.By("").Do(declare.PutUser{Name: "ada", Password: hash, Tags: nil}); err != nil {
 		t.Fatal(err)
 	}
 	guesses := hashingLine{from: admission.NetworkOf(netip.MustParseAddr("127.0.0.1"))}

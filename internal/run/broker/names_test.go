@@ -37,8 +37,8 @@ func TestBR_8_5_ManyBCCKeysAreCarried(t *testing.T) {
 	if err := c.b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "q")
-	declare(t, c, "r")
+	mustDeclare(t, c, "q")
+	mustDeclare(t, c, "r")
 	publish(t, c, "", "q", "body", bccOf(300, "r"))
 	if err := c.b.Close(); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestBR_8_5_ManyBCCKeysAreCarried(t *testing.T) {
 // Names that a record has no room for are refused before anything is done.
 func TestMessagesThatCannotBeKeptAreRefused(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	raw := amqp091.AppendPropsFrom(nil, bccOf(message.MaxBCC/256+1, "q"))
 	props, err := amqp091.ParseProps(raw)
 	if err != nil {

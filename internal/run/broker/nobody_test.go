@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 )
 
@@ -12,7 +14,7 @@ import (
 // made such a user.
 func TestNobodyIsCalledNothing(t *testing.T) {
 	c := open(t, Options{})
-	if _, err := c.b.PutUser("", hashPassword(auth.SHA256, "p"), []auth.Tag{auth.PolicyMaker}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutUser{Name: "", Password: hashPassword(auth.SHA256, "p"), Tags: []auth.Tag{auth.PolicyMaker}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.b.Authenticate(context.Background(), auth.Credentials{User: "", Password: "p"}, net.IPv4(127, 0, 0, 1)); err == nil {

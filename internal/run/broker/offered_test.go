@@ -27,8 +27,8 @@ func TestAnOfferedMessageIsNotDoubledByADeletion(t *testing.T) {
 			<-goOn
 		}
 	})
-	declare(t, c, "a")
-	declare(t, c, "b", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	mustDeclare(t, c, "a")
+	mustDeclare(t, c, "b", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 	if !offer(t, c, "a", "m") {
 		t.Fatal("not routed")
 	}

@@ -1,9 +1,8 @@
 package broker
 
 import (
-	"bytes"
-
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
@@ -135,64 +134,11 @@ func (b *Broker) HandleParameters(component string, h ParameterHandler) {
 // HandlesParameters says whether a component has a handler.
 func (b *Broker) HandlesParameters(component string) bool { return b.parameters[component] != nil }
 
-// PutParameter sets a run-time parameter on behalf of a user, "" being the operator. Parameters without a handler are
-// kept for tools that read them.
-func (b *Broker) PutParameter(p topology.Parameter, by string) (created bool, err error) {
-	if by == "" {
-		return b.PutParameterFor(p, nil)
-	}
-	return b.PutParameterFor(p, &Identity{Name: by})
-}
-
-// PutParameterFor is PutParameter for an authenticated client, nil being the operator. A client that a backend knows
-// has no permissions here: the backend cannot be asked while the component runs.
-func (b *Broker) PutParameterFor(p topology.Parameter, id *Identity) (created bool, err error) {
-	by := Setter{b: b, id: id}
-	p.By, p.Orphaned = by.Name(), false
-	h := b.parameters[p.Component]
-	if h != nil {
-		if err := h.Check(p, by); err != nil {
-			return false, err
-		}
-	}
-	err = b.change(func() (err error) {
-		if id != nil && !id.stands(b.users) { // otherwise it would run with the permissions of another user of this name
-			return topology.Refuse(topology.AccessRefused, "%s", auth.UserDeleted(id.Name))
-		}
-		created, err = b.state.PutParameter(p)
-		return err
-	})
-	if h != nil && err == nil {
+// parameterTouched calls the handler of a component, if there is one.
+func (b *Broker) parameterTouched(component string) {
+	if h := b.parameters[component]; h != nil {
 		h.Changed()
 	}
-	return created, err
-}
-
-// DeleteParameter deletes a parameter and says whether it existed.
-func (b *Broker) DeleteParameter(vhost message.VHost, component, name string) (existed bool, err error) {
-	return b.deleteParameter(vhost, component, name, nil)
-}
-
-// DeleteThisParameter is DeleteParameter, unless the value has changed.
-func (b *Broker) DeleteThisParameter(p topology.Parameter) (existed bool, err error) {
-	return b.deleteParameter(p.VHost, p.Component, p.Name, p.Value)
-}
-
-// deleteParameter deletes a parameter if it has this value; nil means any value.
-func (b *Broker) deleteParameter(vhost message.VHost, component, name string, value []byte) (existed bool, err error) {
-	err = b.change(func() (err error) {
-		if v, ok := b.state.VHost(vhost); ok && value != nil {
-			if now, ok := v.Parameter(component, name); !ok || !bytes.Equal(now.Value, value) {
-				return nil
-			}
-		}
-		existed, err = b.state.DeleteParameter(vhost, component, name)
-		return err
-	})
-	if h := b.parameters[component]; h != nil && err == nil {
-		h.Changed()
-	}
-	return existed, err
 }
 
 // parametersTouched calls all handlers: parameters went with their virtual host, or what users may do has changed.
@@ -200,24 +146,6 @@ func (b *Broker) parametersTouched() {
 	for _, h := range b.parameters {
 		h.Changed()
 	}
-}
-
-// PutGlobalParameter sets a parameter of the whole broker.
-func (b *Broker) PutGlobalParameter(p topology.GlobalParameter) (created bool, err error) {
-	err = b.change(func() (err error) {
-		created, err = b.state.PutGlobalParameter(p)
-		return err
-	})
-	return created, err
-}
-
-// DeleteGlobalParameter deletes a parameter and says whether it existed.
-func (b *Broker) DeleteGlobalParameter(name string) (existed bool, err error) {
-	err = b.change(func() error {
-		existed = b.state.DeleteGlobalParameter(name)
-		return nil
-	})
-	return existed, err
 }
 
 // ClusterIDParameter is the global parameter with the cluster's unique id.
@@ -231,7 +159,7 @@ func (b *Broker) EnsureClusterID() error {
 	if b.ClusterID() != "" {
 		return nil
 	}
-	_, err := b.PutGlobalParameter(topology.GlobalParameter{Name: ClusterIDParameter, Value: []byte(`"` + RandomName(clusterIDPrefix) + `"`)})
+	_, err := b.By("").Do(declare.PutGlobalParameter{GlobalParameter: topology.GlobalParameter{Name: ClusterIDParameter, Value: []byte(`"` + RandomName(clusterIDPrefix) + `"`)}})
 	return err
 }
 

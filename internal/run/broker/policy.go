@@ -9,31 +9,6 @@ import (
 	"bartleby.mq/internal/run/partition"
 )
 
-// PutPolicy sets a policy or operator policy and puts it in force (DL-4). A refusal is Invalid, with the management
-// API's text (DL-4.3).
-func (b *Broker) PutPolicy(vhost message.VHost, d topology.PolicyDecl, operator bool) (created bool, err error) {
-	err = b.change(func() error {
-		created, err = b.state.PutPolicy(vhost, d, operator)
-		return err
-	})
-	if err == nil {
-		b.takeover(vhost)
-	}
-	return created, err
-}
-
-// DeletePolicy deletes a policy or operator policy and says whether it existed.
-func (b *Broker) DeletePolicy(vhost message.VHost, name string, operator bool) (existed bool, err error) {
-	err = b.change(func() error {
-		existed, err = b.state.DeletePolicy(vhost, name, operator)
-		return err
-	})
-	if existed && err == nil {
-		b.takeover(vhost)
-	}
-	return existed, err
-}
-
 // takeover applies the present policies to all queues and exchanges of a virtual host. It takes a few at a time, and
 // matches their names with the topology unlocked. Only one takeover runs at a time, including the change of queues'
 // settings: otherwise an older change could reach a queue after a newer one.

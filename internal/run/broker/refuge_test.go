@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
@@ -70,7 +72,7 @@ func lose(t *testing.T, c *Connection) (why map[string]deadletter.Outcome) {
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "unbound", Type: routing.Fanout, Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "full", with("x-max-length", int64(0)), with("x-overflow", "reject-publish"))
+	mustDeclare(t, c, "full", with("x-max-length", int64(0)), with("x-overflow", "reject-publish"))
 	why = map[string]deadletter.Outcome{}
 	for _, kind := range []string{"classic", "quorum"} {
 		for _, s := range []struct {
@@ -88,7 +90,7 @@ func lose(t *testing.T, c *Connection) (why map[string]deadletter.Outcome) {
 				continue // a classic queue has no limit; the refusal of another log comes when the letter has left its queue
 			}
 			name := s.name + "-" + kind
-			declare(t, c, name, append(s.args, with("x-queue-type", kind))...)
+			mustDeclare(t, c, name, append(s.args, with("x-queue-type", kind))...)
 			if !offer(t, c, name, name) {
 				t.Fatalf("%s is not routed", name)
 			}
@@ -158,7 +160,7 @@ func TestStrictQueuesLoseTheirLettersAsEver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startWith(t, newDisk(), o)
-			declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+			mustDeclare(t, c, "q", with("x-dead-letter-exchange", "typo"))
 			offer(t, c, "q", "m")
 			kill(t, c, "q")
 			eventually(t, "it is dropped", func() bool { return deaths(c, "q")[deadletter.MissingExchange] == 1 })
@@ -175,9 +177,9 @@ func TestWithoutALostAndFoundLettersAreDropped(t *testing.T) {
 	c := startWith(t, newDisk(), Options{LostAndFound: true})
 	c.b.WatchDrops()
 	for _, kind := range []string{"classic", "quorum"} {
-		declare(t, c, kind, with("x-queue-type", kind), with("x-dead-letter-exchange", "typo"))
+		mustDeclare(t, c, kind, with("x-queue-type", kind), with("x-dead-letter-exchange", "typo"))
 	}
-	if err := c.b.SetVHostLimit("/", topology.MaxQueues, int64(2)); err != nil {
+	if _, err := c.b.By("").Do(declare.SetVHostLimits{Name: "/", Limits: map[topology.Limit]any{topology.MaxQueues: int64(2)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"classic", "quorum"} {
@@ -188,7 +190,7 @@ func TestWithoutALostAndFoundLettersAreDropped(t *testing.T) {
 	if drops := c.b.TakeDrops(); len(drops) != 2 || drops[0].Why != "dlx_missing" {
 		t.Errorf("the ledger has %+v", drops)
 	}
-	if err := c.b.ClearVHostLimit("/", topology.MaxQueues); err != nil {
+	if _, err := c.b.By("").Do(declare.ClearVHostLimit{Name: "/", Limit: topology.MaxQueues}); err != nil {
 		t.Fatal(err)
 	}
 	c.b.makings.mu.Lock()
@@ -204,7 +206,7 @@ func TestWithoutALostAndFoundLettersAreDropped(t *testing.T) {
 // A queue of that name which would lose the letters, or shows them to one connection only, is no lost and found.
 func TestAnExclusiveQueueIsNoLostAndFound(t *testing.T) {
 	c := startWith(t, newDisk(), Options{LostAndFound: true, LostAndFoundStrict: true, Strict: true}) // elsewhere nobody can declare it so
-	declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+	mustDeclare(t, c, "q", with("x-dead-letter-exchange", "typo"))
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: LostAndFound, Exclusive: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +221,7 @@ func TestNamesOfTheBrokersOwnQueuesAreReserved(t *testing.T) {
 	disk := newDisk()
 	c := startWith(t, disk, Options{Strict: true})
 	other := topology.QueueDecl{Name: "bartleby.other", Durable: true}
-	declare(t, c, string(Archive))
+	mustDeclare(t, c, string(Archive))
 	if _, err := c.DeclareQueue(other); err != nil {
 		t.Fatal(err)
 	}
@@ -266,11 +268,11 @@ func TestTheLostAndFoundHasAnEnd(t *testing.T) {
 	c.b.WatchDrops()
 	put := func(name, pattern string, d topology.Definition) {
 		t.Helper()
-		if _, err := c.b.PutPolicy("/", topology.PolicyDecl{Name: name, Pattern: pattern, Definition: d, Priority: int64(len(name))}, false); err != nil {
+		if _, err := c.b.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: name, Pattern: pattern, Definition: d, Priority: int64(len(name))}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	declare(t, c, "q", with("x-dead-letter-exchange", "typo"))
+	mustDeclare(t, c, "q", with("x-dead-letter-exchange", "typo"))
 	for _, body := range []string{"a", "b"} {
 		offer(t, c, "q", body)
 		kill(t, c, "q")
@@ -282,7 +284,7 @@ func TestTheLostAndFoundHasAnEnd(t *testing.T) {
 		t.Errorf("the ledger has %+v", drops)
 	}
 	// Two queues that send each other what they have no room for, one of them the lost and found.
-	declare(t, c, "other", with("x-dead-letter-exchange", ""), with("x-dead-letter-routing-key", "other"), with("x-max-length", int64(1)))
+	mustDeclare(t, c, "other", with("x-dead-letter-exchange", ""), with("x-dead-letter-routing-key", "other"), with("x-max-length", int64(1)))
 	put("out again", "^bartleby", topology.Definition{"max-length": int64(1), "dead-letter-exchange": "", "dead-letter-routing-key": "other"})
 	for _, body := range []string{"c", "d", "e", "f"} {
 		offer(t, c, "q", body)
@@ -294,13 +296,9 @@ func TestTheLostAndFoundHasAnEnd(t *testing.T) {
 }
 
 // setMetadata changes the metadata of the virtual host.
-func setMetadata(t *testing.T, c *Connection, change func(*topology.Metadata)) {
+func setMetadata(t *testing.T, c *Connection, change declare.VHostChange) {
 	t.Helper()
-	revise := func(m topology.Metadata) topology.Metadata {
-		change(&m)
-		return m
-	}
-	if _, err := c.b.ReviseVHost("/", revise, nil); err != nil {
+	if _, err := c.b.By("").Do(declare.PutVHost{Name: "/", Change: change}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -313,10 +311,10 @@ func TestDefaultDeadLetterQueuesAreMadeWhenFirstNeeded(t *testing.T) {
 	c := startWith(t, d, Options{LostAndFound: true})
 	c.b.WatchDrops()
 	names := []message.QueueName{"classic", "quorum", "least"}
-	declare(t, c, "classic", with("x-queue-type", "classic"))
-	declare(t, c, "quorum", with("x-queue-type", "quorum"))
-	declare(t, c, "least", with("x-queue-type", "quorum"), with("x-dead-letter-strategy", "at-least-once"), with("x-overflow", "reject-publish"))
-	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q.dead" })
+	mustDeclare(t, c, "classic", with("x-queue-type", "classic"))
+	mustDeclare(t, c, "quorum", with("x-queue-type", "quorum"))
+	mustDeclare(t, c, "least", with("x-queue-type", "quorum"), with("x-dead-letter-strategy", "at-least-once"), with("x-overflow", "reject-publish"))
+	setMetadata(t, c, declare.VHostChange{DefaultDeadLetter: new("%q.dead")})
 	c.b.node.SettleAll()
 	const many = 700 // more than a slice
 	for _, name := range names {
@@ -369,7 +367,7 @@ func TestDefaultDeadLetterQueuesAreMadeWhenFirstNeeded(t *testing.T) {
 	check()
 	kill(t, c, "classic.dead") // a target has no default of its own: the letter is discarded
 	eventually(t, "it is gone", func() bool { return deaths(c, "classic.dead")[deadletter.NoExchange] == 1 })
-	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "" })
+	setMetadata(t, c, declare.VHostChange{DefaultDeadLetter: new("")})
 	offer(t, c, "classic", "last")
 	kill(t, c, "classic")
 	eventually(t, "it is discarded", func() bool { return deaths(c, "classic")[deadletter.NoExchange] == 1 })
@@ -378,9 +376,9 @@ func TestDefaultDeadLetterQueuesAreMadeWhenFirstNeeded(t *testing.T) {
 // A target that cannot be made is none: its letters are in the lost and found.
 func TestADefaultTargetThatCannotBeMade(t *testing.T) {
 	c := startWith(t, newDisk(), Options{LostAndFound: true})
-	setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q" + strings.Repeat("d", 250) })
+	setMetadata(t, c, declare.VHostChange{DefaultDeadLetter: new("%q" + strings.Repeat("d", 250))})
 	for _, kind := range []string{"classic", "quorum"} {
-		declare(t, c, kind, with("x-queue-type", kind))
+		mustDeclare(t, c, kind, with("x-queue-type", kind))
 		offer(t, c, kind, kind)
 		kill(t, c, message.QueueName(kind))
 	}
@@ -405,8 +403,8 @@ func TestACrashWhileAQueueForDeadLettersIsMade(t *testing.T) {
 						crashed.Store(d.crash())
 					}
 				})
-				declare(t, c, "q", with("x-queue-type", kind))
-				setMetadata(t, c, func(m *topology.Metadata) { m.DefaultDeadLetter = "%q.dead" })
+				mustDeclare(t, c, "q", with("x-queue-type", kind))
+				setMetadata(t, c, declare.VHostChange{DefaultDeadLetter: new("%q.dead")})
 				c.b.node.SettleAll()
 				offer(t, c, "q", "m")
 				armed.Store(true)

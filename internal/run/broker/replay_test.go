@@ -41,7 +41,7 @@ func open(t *testing.T, o Options) *Connection {
 	return b.As("guest", "/")
 }
 
-func declare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
+func mustDeclare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
 	t.Helper()
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
 		t.Fatal(err)
@@ -97,8 +97,8 @@ var toDLQ = []amqp091.Field{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x
 // none.
 func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "work", toDLQ...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "work", toDLQ...)
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,8 +142,8 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 // A result names a limited number of places, and of queues of each place. The rest is counted.
 func TestAReplaysResultIsBounded(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "work", toDLQ...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "work", toDLQ...)
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,9 +175,9 @@ func TestAReplaysResultIsBounded(t *testing.T) {
 // Filters select by reason, queue and age. A limit is respected.
 func TestDL_19_6_Filters(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "a", toDLQ...)
-	declare(t, c, "b", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}}, toDLQ...)...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "a", toDLQ...)
+	mustDeclare(t, c, "b", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}}, toDLQ...)...)
 	for _, q := range []string{"a", "a", "b", "b"} {
 		publish(t, c, "", q, "m", amqp091.PropertyList{})
 	}
@@ -220,9 +220,9 @@ func TestDL_19_6_Filters(t *testing.T) {
 // Messages that cannot go back stay where they are: no route, a full target, no origin.
 func TestDL_19_6_NothingIsLost(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "gone", toDLQ...)
-	declare(t, c, "full", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}, {Key: "x-overflow", Value: "reject-publish"}}, toDLQ...)...)
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "gone", toDLQ...)
+	mustDeclare(t, c, "full", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}, {Key: "x-overflow", Value: "reject-publish"}}, toDLQ...)...)
 	publish(t, c, "", "gone", "m1", amqp091.PropertyList{})
 	publish(t, c, "", "full", "m2", amqp091.PropertyList{})
 	publish(t, c, "", "dlq", "m3", amqp091.PropertyList{})
@@ -241,8 +241,8 @@ func TestDL_19_6_NothingIsLost(t *testing.T) {
 // A message that a consumer parked itself goes back by the headers it sent along.
 func TestDL_19_6_CarriedHistory(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "parking")
-	declare(t, c, "work")
+	mustDeclare(t, c, "parking")
+	mustDeclare(t, c, "work")
 	death := amqp091.Table{
 		{Key: "count", Value: int64(3)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "work"},
 		{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: ""}, {Key: "routing-keys", Value: amqp091.Array{"work"}},
@@ -272,9 +272,9 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 // they die again, whatever their headers say.
 func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "dlq")
-	declare(t, c, "parking", toDLQ...)
-	declare(t, c, "other")
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "parking", toDLQ...)
+	mustDeclare(t, c, "other")
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "all", Type: "fanout", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -348,8 +348,8 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 	}
 	for _, trust := range []bool{true, false} {
 		c := open(t, Options{TrustClientDeath: trust})
-		declare(t, c, "dlq")
-		declare(t, c, "source", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
+		mustDeclare(t, c, "dlq")
+		mustDeclare(t, c, "source", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
 		for name, h := range pasts {
 			for _, through := range []string{"source", "dlq"} {
 				publish(t, c, "", through, name, amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: h}}})
@@ -389,7 +389,7 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 // Looking changes nothing: not the order, the redelivered flags, or the counters.
 func TestPeekChangesNothing(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	for _, body := range []string{"m1", "m2", "m3"} {
 		publish(t, c, "", "q", body, amqp091.PropertyList{})
 	}
@@ -421,14 +421,14 @@ func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 		t.Run(way.dlq+" to "+way.work, func(t *testing.T) {
 			c := open(t, Options{})
 			kind := func(k string) amqp091.Field { return amqp091.Field{Key: "x-queue-type", Value: k} }
-			declare(t, c, "dlq", kind(way.dlq))
+			mustDeclare(t, c, "dlq", kind(way.dlq))
 			// A queue is in the group that its dead letters go to, so a policy of these would join them: they are
 			// parked by clients, who say where they came from.
 			name := "work"
 			for n := 0; way.work == way.dlq && c.b.node.DefaultGroup("/", name) == c.b.node.DefaultGroup("/", "dlq"); n++ {
 				name = fmt.Sprint("work", n)
 			}
-			declare(t, c, name, kind(way.work), amqp091.Field{Key: "x-max-length", Value: int64(150)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
+			mustDeclare(t, c, name, kind(way.work), amqp091.Field{Key: "x-max-length", Value: int64(150)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
 			for i := range 400 {
 				publish(t, c, "", "dlq", fmt.Sprint(i), amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: name}}})
 			}
@@ -468,8 +468,8 @@ func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 			<-goOn
 		}
 	}})
-	declare(t, c, "dlq")
-	declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: "quorum"},
+	mustDeclare(t, c, "dlq")
+	mustDeclare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: "quorum"},
 		amqp091.Field{Key: "x-max-length", Value: int64(1)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
 	publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
 	done := make(chan ReplayResult)
@@ -508,8 +508,8 @@ func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 				<-goOn
 			}
 		}})
-		declare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: config.source})
-		declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: config.target})
+		mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-queue-type", Value: config.source})
+		mustDeclare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: config.target})
 		for range 2 {
 			publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
 		}
@@ -553,7 +553,7 @@ func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	declare(t, guest, "dlq")
+	mustDeclare(t, guest, "dlq")
 	const messages = 3
 	for i := range messages {
 		publish(t, guest, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -17,9 +19,9 @@ import (
 func letters(t *testing.T, c *Connection, kind string, bodies ...string) {
 	t.Helper()
 	of := amqp091.Field{Key: "x-queue-type", Value: kind}
-	declare(t, c, "dlq", of)
-	declare(t, c, "work", append([]amqp091.Field{of}, toDLQ...)...)
-	declare(t, c, "other", append([]amqp091.Field{of}, toDLQ...)...)
+	mustDeclare(t, c, "dlq", of)
+	mustDeclare(t, c, "work", append([]amqp091.Field{of}, toDLQ...)...)
+	mustDeclare(t, c, "other", append([]amqp091.Field{of}, toDLQ...)...)
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func TestDL_19_6_AReplayElsewhereHasNoOtherKeys(t *testing.T) {
 	letters(t, c, "classic")
 	publish(t, c, "orders", "new", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "BCC", Value: amqp091.Array{"other"}}}})
 	kill(t, c, "work")
-	declare(t, c, "third", amqp091.Field{Key: "x-dead-letter-exchange", Value: "orders"})
+	mustDeclare(t, c, "third", amqp091.Field{Key: "x-dead-letter-exchange", Value: "orders"})
 	if r := replay(t, c, "dlq", ReplayRequest{To: Destination{Queue: "third"}}); r.Replayed != 1 || ready(t, c, "third") != 1 || ready(t, c, "other") != 1 {
 		t.Errorf("%+v: %d in third, %d in other", r, ready(t, c, "third"), ready(t, c, "other"))
 	}
@@ -116,10 +118,10 @@ func TestDL_19_6_AReplayRefusesADestination(t *testing.T) {
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "inner", Type: "fanout", Durable: true, Internal: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutUser("tenant", auth.PasswordHash{}, []auth.Tag{auth.Management}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutPermission(auth.Permission{VHost: "/", User: "tenant", Write: "^(orders|nope|inner)$", Read: ".*"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Write: "^(orders|nope|inner)$", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 	exchange := func(name message.ExchangeName) *message.ExchangeName { return &name }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -15,8 +17,8 @@ import (
 // nobody access to keys that he may not use, nor to an internal exchange.
 func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "parking")
-	declare(t, c, "theirs")
+	mustDeclare(t, c, "parking")
+	mustDeclare(t, c, "theirs")
 	for _, x := range []topology.ExchangeDecl{{Name: "orders", Type: "topic", Durable: true}, {Name: "inner", Type: "fanout", Durable: true, Internal: true}} {
 		if _, err := c.DeclareExchange(x); err != nil {
 			t.Fatal(err)
@@ -25,13 +27,13 @@ func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.b.PutUser("tenant", auth.PasswordHash{}, []auth.Tag{auth.Management}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutPermission(auth.Permission{VHost: "/", User: "tenant", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.PutTopicPermission(auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "orders", Write: "^mine", Read: ".*"}); err != nil {
+	if _, err := c.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "orders", Write: "^mine", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 	tenant := c.b.As("tenant", "/")

@@ -18,7 +18,7 @@ func TestARememberedRouteIsOfItsExchange(t *testing.T) {
 		if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: message.ExchangeName(exchange), Type: routing.Direct, Durable: true}); err != nil {
 			t.Fatal(err)
 		}
-		declare(t, c, queue)
+		mustDeclare(t, c, queue)
 		if _, err := c.Bind(topology.BindingDecl{Source: message.ExchangeName(exchange), DestinationKind: topology.QueueResource, Destination: queue, Key: message.RoutingKey(key)}); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func passages(b *Broker) string {
 // are there: whatever becomes of routes that are remembered.
 func TestPassagesAreCounted(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	client, err := c.b.Connect(Login{User: "guest", Mechanism: "PLAIN"}, Peer{Name: "x"}, "/", &told{})
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestPassagesAreCounted(t *testing.T) {
 		publish(client, channel)
 	}
 	publish(client, 5, []byte("nowhere")) // its route is not kept
-	declare(t, c, "other")                // which makes all routes be forgotten
+	mustDeclare(t, c, "other")            // which makes all routes be forgotten
 	publish(client, 5)
 	publish(c, 0) // by no client
 	var want []string
@@ -67,7 +67,7 @@ func TestPassagesAreCounted(t *testing.T) {
 	if _, err := c.DeleteQueue("q", false, false); err != nil {
 		t.Fatal(err)
 	}
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	is("")
 	if n := c.b.pairs.ofVHost["/"].n; n > 1 {
 		t.Errorf("%d pairs are kept", n)
@@ -84,7 +84,7 @@ func TestPassagesAreBounded(t *testing.T) {
 	defer client.Disconnect()
 	for i := range 4 * fewPairs {
 		name := fmt.Sprint(i)
-		declare(t, c, name)
+		mustDeclare(t, c, name)
 		if _, err := client.Route(&Publication{Key: []byte(name), Channel: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestPassagesAreBounded(t *testing.T) {
 	if n := len(client.pairs.of); n > 2*fewPairs {
 		t.Errorf("%d pairs of deleted queues are kept", n)
 	}
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	v := client.pairs.vhost
 	v.n, v.tallied = maxPairs, maxTallied
 	for i := range 100 {

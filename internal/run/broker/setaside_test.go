@@ -42,8 +42,8 @@ func spoil(t *testing.T, kind string) *spoilt {
 		t.Fatal(err)
 	}
 	typed := amqp091.Field{Key: "x-queue-type", Value: kind}
-	declare(t, s.c, "dead", typed)
-	declare(t, s.c, "q", typed, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
+	mustDeclare(t, s.c, "dead", typed)
+	mustDeclare(t, s.c, "q", typed, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
 	persistent := uint8(2)
 	for i := range 10 {
 		publish(t, s.c, "", "q", text(i), amqp091.PropertyList{DeliveryMode: &persistent})

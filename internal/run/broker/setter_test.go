@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/topology"
 )
@@ -30,7 +32,7 @@ func TestASetterWhomABackendKnowsIsNoAccount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.PutParameterFor(topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}, id); err != nil {
+		if _, err := b.By("").As(id).Do(declare.PutParameter{Parameter: topology.Parameter{VHost: "/", Component: "test", Name: "p", Value: []byte("1")}}); err != nil {
 			t.Fatal(err)
 		}
 		if h.enters != want || h.permits != want {
@@ -64,7 +66,7 @@ func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 		}
 	}
 	account(t, b)
-	if _, err := b.PutParameter(p, "u"); err != nil {
+	if _, err := b.By("u").As(&Identity{Name: "u"}).Do(declare.PutParameter{Parameter: p}); err != nil {
 		t.Fatal(err)
 	}
 	first := now()
@@ -73,7 +75,7 @@ func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 	if again := now(); !again.Same(first) {
 		t.Error("set anew the account is another")
 	}
-	if _, err := b.DeleteUser("u"); err != nil {
+	if _, err := b.By("").Do(declare.DeleteUser{Name: "u"}); err != nil {
 		t.Fatal(err)
 	}
 	without := now()
@@ -84,7 +86,7 @@ func TestASetterHasNothingOfASuccessorsAccount(t *testing.T) {
 	if !without.Same(after) || after.Same(first) {
 		t.Error("an account that is gone is not told from one that is there")
 	}
-	if _, err := b.PutParameter(p, "u"); err != nil {
+	if _, err := b.By("u").As(&Identity{Name: "u"}).Do(declare.PutParameter{Parameter: p}); err != nil {
 		t.Fatal(err)
 	}
 	if s := now(); s.Same(after) {
@@ -98,7 +100,7 @@ func TestVeryManyParametersAreNoSuccessors(t *testing.T) {
 	b := openWith(t, Options{})
 	for name, create := range map[string]func() error{
 		"u": func() error {
-			_, err := b.PutUser("u", auth.PasswordHash{}, nil)
+			_, err := b.By("").Do(declare.PutUser{Name: "u", Password: auth.PasswordHash{}, Tags: nil})
 			return err
 		},
 		"first": func() error { return b.CreateDefault(Default{VHost: "/", User: "first"}) },

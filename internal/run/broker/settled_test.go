@@ -18,11 +18,11 @@ func TestADeletionLosesNoDeath(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			const rounds, messages = 200, 5
 			c := open(t, Options{})
-			declare(t, c, "dead")
+			mustDeclare(t, c, "dead")
 			deleted := 0
 			for round := range rounds {
 				name := fmt.Sprint("q", round)
-				declare(t, c, name, amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: int64(3)},
+				mustDeclare(t, c, name, amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-message-ttl", Value: int64(3)},
 					amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
 				began := time.Now()
 				for i := range messages {
@@ -57,8 +57,8 @@ func TestADeletionLetsGoWhatDiesMeanwhile(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			c := open(t, Options{})
-			declare(t, c, "dead")
-			declare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""},
+			mustDeclare(t, c, "dead")
+			mustDeclare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind}, amqp091.Field{Key: "x-dead-letter-exchange", Value: ""},
 				amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dead"})
 			publish(t, c, "", "q", "a", amqp091.PropertyList{DeliveryMode: new(uint8(2))})
 			g, ok, err := c.Get("q", false)

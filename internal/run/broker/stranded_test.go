@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
@@ -30,9 +32,9 @@ func TestRelocateStranded(t *testing.T) {
 			<-sent
 		}
 	}})
-	declare(t, c, "dlq", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "gone"})
-	declare(t, c, "gone", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
-	declare(t, c, "work")
+	mustDeclare(t, c, "dlq", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "gone"})
+	mustDeclare(t, c, "gone", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	mustDeclare(t, c, "work")
 	for _, body := range []string{"m1", "m2"} {
 		publish(t, c, "", "dlq", body, amqp091.PropertyList{})
 	}
@@ -48,7 +50,7 @@ func TestRelocateStranded(t *testing.T) {
 	}
 	close(sent)
 	eventually(t, "two stranded messages", func() bool { return c.b.Node().Stranded() == 2 })
-	declare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
+	mustDeclare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: "quorum"})
 	for _, step := range []struct{ from, to message.QueueName }{{"none", ""}, {"", "none"}} {
 		var refused *topology.Error
 		if _, err := c.b.RelocateStranded(t.Context(), "/", step.from, step.to, 0); !errors.As(err, &refused) || refused.Kind != topology.NotFound {
@@ -89,15 +91,15 @@ func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
 				var c *Connection
 				again := func() {
 					t.Helper()
-					if _, err := guest.b.PutVHost("v", topology.Metadata{}, "guest"); err != nil {
+					if _, err := guest.b.By("guest").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{})}); err != nil {
 						t.Fatal(err)
 					}
 					c = guest.b.As("guest", "v")
-					declare(t, c, "new", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
-					declare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
+					mustDeclare(t, c, "new", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
+					mustDeclare(t, c, "parking", amqp091.Field{Key: "x-queue-type", Value: kinds[1]})
 				}
 				again()
-				declare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kinds[0]},
+				mustDeclare(t, c, "work", amqp091.Field{Key: "x-queue-type", Value: kinds[0]},
 					amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "new"})
 				const messages = 3
 				for range messages {
@@ -115,7 +117,7 @@ func TestNothingOfADeletedVHostComesIntoTheNext(t *testing.T) {
 					return n
 				}
 				eventually(t, "all are on their way", func() bool { return waiting() == messages })
-				if err := guest.b.DeleteVHost("v"); err != nil {
+				if _, err := guest.b.By("").Do(declare.DeleteVHost{Name: "v"}); err != nil {
 					t.Fatal(err)
 				}
 				again()

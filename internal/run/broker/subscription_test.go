@@ -18,7 +18,7 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			c := open(t, Options{})
-			declare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
+			mustDeclare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: kind})
 			large := strings.Repeat("x", 3<<20)
 			const count = 8
 			for i := range count {
@@ -57,7 +57,7 @@ func TestSubscriptionShowsABoundedPieceAtOnce(t *testing.T) {
 // They are also limited by what decoded headers take in memory.
 func TestSubscriptionShowsFewLargeHeadersAtOnce(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	const count, bytes = 30, 100 << 10
 	for i := range count {
 		publish(t, c, "", "q", fmt.Sprint(i), amqp091.PropertyList{Headers: amqp091.Table{{Key: "h", Value: strings.Repeat("x", bytes)}}})
@@ -88,7 +88,7 @@ func TestSubscriptionShowsFewLargeHeadersAtOnce(t *testing.T) {
 // A message that exceeds the maximal size is not published by a shovel; those before it are.
 func TestPublishAllTakesNothingTooLarge(t *testing.T) {
 	c := open(t, Options{MaxMessageSize: 1000})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	list := make([]Publication, 3)
 	for i := range list {
 		list[i] = Publication{Key: []byte("q"), Raw: amqp091.AppendPropsFrom(nil, amqp091.PropertyList{}), Size: 1000}
@@ -114,7 +114,7 @@ func TestWhatPublishAllHasTakenIsDurable(t *testing.T) {
 			d := newDisk()
 			c := start(t, d, nil)
 			for _, kind := range kinds {
-				declare(t, c, kind, amqp091.Field{Key: "x-queue-type", Value: kind})
+				mustDeclare(t, c, kind, amqp091.Field{Key: "x-queue-type", Value: kind})
 				if _, err := c.Bind(topology.BindingDecl{Source: "amq.fanout", DestinationKind: topology.QueueResource, Destination: kind}); err != nil {
 					t.Fatal(err)
 				}

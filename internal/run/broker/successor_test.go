@@ -3,6 +3,8 @@ package broker
 import (
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
@@ -31,21 +33,21 @@ func (h *afterwards) Changed() {
 // that, are not.
 func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 	for name, remove := range map[string]func(*Broker) error{
-		"user":  func(b *Broker) error { _, err := b.DeleteUser("u"); return err },
-		"vhost": func(b *Broker) error { return b.DeleteVHost("v") },
+		"user":  func(b *Broker) error { _, err := b.By("").Do(declare.DeleteUser{Name: "u"}); return err },
+		"vhost": func(b *Broker) error { _, err := b.By("").Do(declare.DeleteVHost{Name: "v"}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := openWith(t, Options{})
 			h := &afterwards{}
 			b.HandleParameters("test", h)
 			connect := func() *told {
-				if _, err := b.CreateVHost("v", topology.Metadata{}, nil); err != nil {
+				if _, err := b.By("").Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 					t.Error(err)
 				}
-				if _, err := b.PutUser("u", auth.PasswordHash{}, nil); err != nil {
+				if _, err := b.By("").Do(declare.PutUser{Name: "u", Password: auth.PasswordHash{}, Tags: nil}); err != nil {
 					t.Error(err)
 				}
-				if _, err := b.PutPermission(auth.Permission{User: "u", VHost: "v"}); err != nil {
+				if _, err := b.By("").Do(declare.PutPermission{Permission: auth.Permission{User: "u", VHost: "v"}}); err != nil {
 					t.Error(err)
 				}
 				client := &told{}
@@ -72,14 +74,14 @@ func TestBR_2_8_DeletionsCloseNoConnectionOfASuccessor(t *testing.T) {
 // DL-22.1: a client that connects while its virtual host is made anew gets the rules of the new one.
 func TestDL_22_1_AConnectionHasTheProfileOfTheVirtualHostThatItEnters(t *testing.T) {
 	b := openWith(t, Options{})
-	if _, err := b.CreateVHost("v", topology.Metadata{}, &Identity{Name: "guest"}); err != nil {
+	if _, err := b.By("").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 		t.Fatal(err)
 	}
 	c := b.For(&Identity{Name: "guest"}, "v")
-	if err := b.DeleteVHost("v"); err != nil {
+	if _, err := b.By("").Do(declare.DeleteVHost{Name: "v"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateVHost("v", topology.Metadata{Profile: deadletter.ApsaraMQ}, &Identity{Name: "guest"}); err != nil {
+	if _, err := b.By("").As(&Identity{Name: "guest"}).Do(declare.PutVHost{Name: "v", Change: declare.All(topology.Metadata{Profile: deadletter.ApsaraMQ}), OnlyNew: true}); err != nil {
 		t.Fatal(err)
 	}
 	c.client = &told{}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/message"
@@ -15,7 +17,7 @@ import (
 // traceInto turns tracing on, with a queue for all copies.
 func traceInto(t *testing.T, c *Connection, queue string, args ...amqp091.Field) {
 	t.Helper()
-	declare(t, c, queue, args...)
+	mustDeclare(t, c, queue, args...)
 	if _, err := c.Bind(topology.BindingDecl{Source: topology.TraceExchange, DestinationKind: topology.QueueResource, Destination: queue, Key: "#"}); err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +26,7 @@ func traceInto(t *testing.T, c *Connection, queue string, args ...amqp091.Field)
 
 func setTracing(t *testing.T, c *Connection, on bool) {
 	t.Helper()
-	revise := func(m topology.Metadata) topology.Metadata { m.Tracing = on; return m }
-	if _, err := c.b.ReviseVHost(c.VHost, revise, nil); err != nil {
+	if _, err := c.b.By("").Do(declare.PutVHost{Name: c.VHost, Change: declare.VHostChange{Tracing: &on}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -68,7 +69,7 @@ func want(t *testing.T, what string, got []string, want ...string) {
 // A look at messages is no delivery.
 func TestTracingCopiesWhileItIsOn(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	publish(t, c, "", "q", "before", amqp091.PropertyList{})
 	traceInto(t, c, "copies")
 	publish(t, c, "", "q", "m", amqp091.PropertyList{})
@@ -90,8 +91,8 @@ func TestTracingCopiesWhileItIsOn(t *testing.T) {
 func TestTracingNamesTheRoutedQueues(t *testing.T) {
 	for strict, routed := range map[bool]string{false: "q,r", true: "none,q,r"} {
 		c := open(t, Options{Strict: strict})
-		declare(t, c, "r")
-		declare(t, c, "q")
+		mustDeclare(t, c, "r")
+		mustDeclare(t, c, "q")
 		traceInto(t, c, "copies")
 		publish(t, c, "", "r", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "CC", Value: amqp091.Array{"q", "none"}}, {Key: "BCC", Value: amqp091.Array{"r"}}}})
 		want(t, fmt.Sprint("strict ", strict), copied(t, c, "copies"), "publish. r,q,none,r -> "+routed)
@@ -102,7 +103,7 @@ func TestTracingNamesTheRoutedQueues(t *testing.T) {
 func TestTracingCutsLongKeys(t *testing.T) {
 	c := open(t, Options{})
 	name := strings.Repeat("é", 127)
-	declare(t, c, name)
+	mustDeclare(t, c, name)
 	traceInto(t, c, "copies")
 	publish(t, c, "", name, "m", amqp091.PropertyList{})
 	if err := c.Take(message.QueueName(name), 1, AckRemoves, func(*Shown) (bool, error) { return true, nil }); err != nil {
@@ -114,7 +115,7 @@ func TestTracingCutsLongKeys(t *testing.T) {
 // Headers that are nested as deep as a message may have them do not fit into the copy, which comes without them.
 func TestTracingLeavesOutHeadersThatAreTooDeep(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	traceInto(t, c, "copies")
 	deep := amqp091.Table{{Key: "k", Value: "v"}}
 	for deep.CheckDepth() == nil {
@@ -128,7 +129,7 @@ func TestTracingLeavesOutHeadersThatAreTooDeep(t *testing.T) {
 func TestTracedClientsDoNotLearnOfTheCopies(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		c := open(t, Options{})
-		declare(t, c, "q")
+		mustDeclare(t, c, "q")
 		traceInto(t, c, "copies", amqp091.Field{Key: "x-queue-type", Value: kind},
 			amqp091.Field{Key: "x-max-length", Value: int64(1)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
 		for range 10 {
@@ -147,7 +148,7 @@ func TestTracedClientsDoNotLearnOfTheCopies(t *testing.T) {
 // Copies are dropped while an alarm is in force, and once the node stops.
 func TestTracingDropsCopiesDuringAnAlarm(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	traceInto(t, c, "copies")
 	c.b.SetAlarm(Memory, true)
 	publish(t, c, "", "q", "m1", amqp091.PropertyList{})
@@ -199,7 +200,7 @@ func TestTracingWithoutAReader(t *testing.T) {
 		t.Error("traced, with nothing bound any more")
 	}
 	traceInto(t, c, "copies")
-	if err := c.b.DeleteVHost("/"); err != nil {
+	if _, err := c.b.By("").Do(declare.DeleteVHost{Name: "/"}); err != nil {
 		t.Fatal(err)
 	}
 	if c.Traced() {
@@ -236,7 +237,7 @@ func TestTracingEndsWithTheNode(t *testing.T) {
 // A client's publish does not get dearer by tracing that is off.
 func TestRoutingUntracedMessagesAllocatesNothing(t *testing.T) {
 	c := open(t, Options{})
-	declare(t, c, "q")
+	mustDeclare(t, c, "q")
 	client, err := c.b.Connect(Login{User: "guest", Mechanism: "PLAIN"}, Peer{Name: "x"}, "/", &told{})
 	if err != nil {
 		t.Fatal(err)

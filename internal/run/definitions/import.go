@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"strings"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
@@ -47,9 +49,8 @@ func Import(b *broker.Broker, text []byte, how How) (warnings []string, err erro
 type importer struct {
 	b        broker.Admin
 	user     string
-	by       *broker.Identity // see Broker.PutParameterFor
-	vhost    message.VHost    // of all objects; "" if each names its own
-	starts   bool             // the node does: see Import
+	vhost    message.VHost // of all objects; "" if each names its own
+	starts   bool          // the node does: see Import
 	warnings []string
 	how      How
 
@@ -63,7 +64,7 @@ type importer struct {
 // identity that owns the parameters and creates virtual hosts, nil for the node's operator, who needs no permissions. When
 // ctx ends, the import stops between two objects with ErrEnded.
 func ImportFor(ctx context.Context, b *broker.Broker, text []byte, vhost message.VHost, user string, by *broker.Identity, how How) ([]string, error) {
-	im := &importer{b: b.By(user), user: user, by: by, vhost: vhost, how: how}
+	im := &importer{b: b.By(user).As(by), user: user, vhost: vhost, how: how}
 	err := im.all(ctx, text)
 	return im.warnings, err
 }
@@ -180,7 +181,7 @@ func (im *importer) importUser(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	if _, err := im.b.PutUser(name, hash, tags); err != nil {
+	if _, err := im.b.Do(declare.PutUser{Name: name, Password: hash, Tags: tags}); err != nil {
 		return err
 	}
 	limits, err := Object(o["limits"], "limits")
@@ -190,7 +191,8 @@ func (im *importer) importUser(o map[string]any) error {
 	if len(limits) == 0 {
 		return nil
 	}
-	return im.b.SetUserLimits(name, Limits[auth.Limit](limits))
+	_, err = im.b.Do(declare.SetUserLimits{Name: name, Limits: Limits[auth.Limit](limits)})
+	return err
 }
 
 func (im *importer) importVHost(o map[string]any) error {
@@ -220,29 +222,23 @@ func (im *importer) importVHost(o map[string]any) error {
 	if err := Flags(about, Flag{"protected_from_deletion", &m.Protected}, Flag{"lenient_declarations", &m.Lenient}); err != nil {
 		return err
 	}
-	_, saysProtected := about["protected_from_deletion"]
-	_, saysLenient := about["lenient_declarations"]
-	saysDefault := about["default_dead_letter"] != nil
-	if d, ok := about["default_dead_letter"].(string); ok {
-		m.DefaultDeadLetter = d
-	} else if saysDefault {
+	// What no export has stays, and so does protection that is not named, as RabbitMQ keeps it.
+	change := declare.All(m)
+	change.Tracing = nil
+	if _, says := about["protected_from_deletion"]; !says {
+		change.Protected = nil
+	}
+	if _, says := about["lenient_declarations"]; !says {
+		change.Lenient = nil
+	}
+	if about["default_dead_letter"] == nil {
+		change.DefaultDeadLetter = nil
+	} else if d, ok := about["default_dead_letter"].(string); ok {
+		change.DefaultDeadLetter = &d
+	} else {
 		return topology.Refuse(topology.Invalid, "default_dead_letter of vhost '%s' should be a string", name)
 	}
-	revise := func(old topology.Metadata) topology.Metadata {
-		m := m
-		m.Tracing = old.Tracing // no export has it
-		if !saysProtected {
-			m.Protected = old.Protected // as RabbitMQ keeps it
-		}
-		if !saysDefault {
-			m.DefaultDeadLetter = old.DefaultDeadLetter
-		}
-		if !saysLenient {
-			m.Lenient = old.Lenient
-		}
-		return m
-	}
-	if _, err := im.b.ReviseVHost(message.VHost(name), revise, im.by); err != nil {
+	if _, err := im.b.Do(declare.PutVHost{Name: message.VHost(name), Change: change}); err != nil {
 		return err
 	}
 	limits, err := Object(o["limits"], "limits")
@@ -252,7 +248,8 @@ func (im *importer) importVHost(o map[string]any) error {
 	if len(limits) == 0 {
 		return nil
 	}
-	return im.b.SetVHostLimits(message.VHost(name), Limits[topology.Limit](limits), false)
+	_, err = im.b.Do(declare.SetVHostLimits{Name: message.VHost(name), Limits: Limits[topology.Limit](limits)})
+	return err
 }
 
 func (im *importer) permission(o map[string]any) error {
@@ -265,7 +262,7 @@ func (im *importer) permission(o map[string]any) error {
 		return err
 	}
 	im.warnUnreadable("permissions", o, v, "configure", "write", "read")
-	_, err = im.b.PutPermission(p)
+	_, err = im.b.Do(declare.PutPermission{Permission: p})
 	return err
 }
 
@@ -281,7 +278,7 @@ func (im *importer) topicPermission(o map[string]any) error {
 	}
 	p.Exchange = message.ExchangeName(exchange)
 	im.warnUnreadable("topic_permissions", o, v, "write", "read")
-	_, err = im.b.PutTopicPermission(p)
+	_, err = im.b.Do(declare.PutTopicPermission{TopicPermission: p})
 	return err
 }
 
@@ -458,7 +455,7 @@ func (im *importer) putPolicy(v message.VHost, name string, o map[string]any, op
 			return nil
 		}
 	}
-	_, err = im.b.PutPolicy(v, d, operatorPolicy)
+	_, err = im.b.Do(declare.PutPolicy{VHost: v, Policy: d, Operator: operatorPolicy})
 	return im.about(err, v, name)
 }
 
@@ -517,7 +514,7 @@ func (im *importer) putParameter(v message.VHost, component, name string, o map[
 	if err != nil {
 		return err
 	}
-	_, err = im.b.PutParameterFor(topology.Parameter{VHost: v, Component: component, Name: name, Value: text}, im.by)
+	_, err = im.b.Do(declare.PutParameter{Parameter: topology.Parameter{VHost: v, Component: component, Name: name, Value: text}})
 	return im.about(err, v, name)
 }
 
@@ -533,6 +530,6 @@ func (im *importer) globalParameter(o map[string]any) error {
 	if err != nil {
 		return err
 	}
-	_, err = im.b.PutGlobalParameter(topology.GlobalParameter{Name: name, Value: text})
+	_, err = im.b.Do(declare.PutGlobalParameter{GlobalParameter: topology.GlobalParameter{Name: name, Value: text}})
 	return err
 }

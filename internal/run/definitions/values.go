@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -180,7 +182,8 @@ func SetVHostLimits(b broker.Admin, name message.VHost, value any) error {
 	if err != nil {
 		return err
 	}
-	return b.SetVHostLimits(name, Limits[topology.Limit](limits), true)
+	_, err = b.Do(declare.SetVHostLimits{Name: name, Limits: Limits[topology.Limit](limits), Only: true})
+	return err
 }
 
 // Limits returns the values of an object of limits.

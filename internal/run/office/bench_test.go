@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
@@ -181,11 +183,11 @@ func BenchmarkReplay(b *testing.B) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	if _, err := node.PutPolicy("/", topology.PolicyDecl{Name: "die", Pattern: "^work$", Definition: topology.Definition{"max-length": int64(0)}}, false); err != nil {
+	if _, err := node.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "die", Pattern: "^work$", Definition: topology.Definition{"max-length": int64(0)}}}); err != nil {
 		b.Fatal(err)
 	}
 	await("dead")
-	if _, err := node.DeletePolicy("/", "die", false); err != nil {
+	if _, err := node.By("").Do(declare.DeletePolicy{VHost: "/", Name: "die"}); err != nil {
 		b.Fatal(err)
 	}
 	f, err := New(Options{Broker: node})

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"go.uber.org/goleak"
 
@@ -41,7 +43,7 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	for _, name := range []message.VHost{"/", "/x"} {
-		if _, err := w.b.CreateVHost(name, topology.Metadata{}, nil); err != nil {
+		if _, err := w.b.By("").Do(declare.PutVHost{Name: name, Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -432,13 +434,13 @@ func TestAJobIsStoppedInTheMiddle(t *testing.T) {
 	d.b.SetAlarm(broker.Disk, false)
 	d.until(j.ID, Running)
 	moves()
-	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: "", Read: ".*"}); err != nil {
+	if _, err := d.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: "", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 	if j := d.until(j.ID, Halted); !strings.Contains(j.Why, "refused") {
 		t.Errorf("%+v", j)
 	}
-	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+	if _, err := d.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "guest", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.jobs.Resume(j.ID, d.c, Actor{Who: "guest"}); err != nil {
@@ -480,7 +482,7 @@ func TestAJobIsNotInheritedWithAName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.DeleteUser("guest"); err != nil {
+	if _, err := b.By("").Do(declare.DeleteUser{Name: "guest"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Close(); err != nil {

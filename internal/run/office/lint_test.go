@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/topology"
@@ -64,7 +66,7 @@ func TestDeclarationsThatLoseLettersAreLogged(t *testing.T) {
 		d.declare("bills")
 		policy := topology.PolicyDecl{Name: "p", Pattern: "^bills$", Definition: topology.Definition{"dead-letter-exchange": "", "dead-letter-routing-key": "nobody"}}
 		for range 2 {
-			if _, err := b.PutPolicy("/", policy, false); err != nil {
+			if _, err := b.By("").Do(declare.PutPolicy{VHost: "/", Policy: policy}); err != nil {
 				t.Fatal(err)
 			}
 			if !strict {

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/deadletter"
@@ -27,7 +29,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	}
 	create := func() {
 		t.Helper()
-		if _, err := d.b.CreateVHost("shop", topology.Metadata{}, nil); err != nil {
+		if _, err := d.b.By("").Do(declare.PutVHost{Name: "shop", Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +70,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.b.DeleteVHost("shop"); err != nil {
+	if _, err := d.b.By("").Do(declare.DeleteVHost{Name: "shop"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.f.SetNote("shop", letter.GroupID(7), NoteRequest{Owner: new("ann")}, Actor{Who: "guest"}); err == nil {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
@@ -283,7 +285,7 @@ func TestARuleStopsWithTheRightsOfItsUser(t *testing.T) {
 	if d.ready("park") != 1 {
 		t.Fatal("it has not moved")
 	}
-	if _, err := d.b.DeleteUser("ann"); err != nil {
+	if _, err := d.b.By("").Do(declare.DeleteUser{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	d.more(1, 1)
@@ -320,7 +322,7 @@ func TestARuleIsNotInheritedWithAName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.b.DeleteUser("ann"); err != nil {
+	if _, err := d.b.By("").Do(declare.DeleteUser{Name: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	mustUser(d, "ann")
@@ -347,7 +349,7 @@ func mustUser(d *chancery, name string) {
 func TestRulesEndWithTheirVirtualHost(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	for range 2 {
-		if _, err := d.b.CreateVHost("shop", topology.Metadata{}, nil); err != nil {
+		if _, err := d.b.By("").Do(declare.PutVHost{Name: "shop", Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 			t.Fatal(err)
 		}
 		if b := d.rules.Book("shop"); len(b.Rules) != 0 || b.Threshold != DefaultThreshold {
@@ -358,7 +360,7 @@ func TestRulesEndWithTheirVirtualHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.b.DeleteVHost("shop"); err != nil {
+		if _, err := d.b.By("").Do(declare.DeleteVHost{Name: "shop"}); err != nil {
 			t.Fatal(err)
 		}
 		d.work()
@@ -554,7 +556,7 @@ func (d *chancery) clerk(name, read string) *broker.Connection {
 
 func (d *chancery) mayRead(name, read string) {
 	d.t.Helper()
-	if _, err := d.b.PutPermission(auth.Permission{VHost: "/", User: name, Configure: ".*", Write: ".*", Read: read}); err != nil {
+	if _, err := d.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: name, Configure: ".*", Write: ".*", Read: read}}); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/declare"
+
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/letter"
@@ -302,7 +304,7 @@ func TestWhatIsOfAVirtualHostEndsWithIt(t *testing.T) {
 	}
 	mustHave := func() *broker.Connection {
 		t.Helper()
-		if _, err := d.b.CreateVHost("shop", topology.Metadata{}, nil); err != nil {
+		if _, err := d.b.By("").Do(declare.PutVHost{Name: "shop", Change: declare.All(topology.Metadata{}), OnlyNew: true}); err != nil {
 			t.Fatal(err)
 		}
 		c := d.b.AsOperator("op", "shop")
@@ -323,7 +325,7 @@ func TestWhatIsOfAVirtualHostEndsWithIt(t *testing.T) {
 	if err != nil || job.State != Planned {
 		t.Fatalf("%+v, %v", job, err)
 	}
-	if err := d.b.DeleteVHost("shop"); err != nil {
+	if _, err := d.b.By("").Do(declare.DeleteVHost{Name: "shop"}); err != nil {
 		t.Fatal(err)
 	}
 	mustHave()

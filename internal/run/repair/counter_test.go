@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
@@ -21,21 +22,21 @@ func TestTheCounterOfNumbersIsLost(t *testing.T) {
 	if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 		t.Fatal(err)
 	}
-	declare := func(c *broker.Connection, q string) {
+	queue := func(c *broker.Connection, q string) {
 		t.Helper()
 		if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(q), Durable: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	declare(c, "first")
-	declare(c, "second")
-	if _, err := b.PutVHost("other", topology.Metadata{}, "guest"); err != nil {
+	queue(c, "first")
+	queue(c, "second")
+	if _, err := b.By("guest").As(&broker.Identity{Name: "guest"}).Do(declare.PutVHost{Name: "other", Change: declare.All(topology.Metadata{})}); err != nil {
 		t.Fatal(err)
 	}
 	const queues = 5
 	for i := range queues {
 		q := fmt.Sprint("orders", i)
-		declare(c, q)
+		queue(c, q)
 		publish(t, c, q, body(q, i))
 	}
 	stop(t, b)
@@ -46,7 +47,7 @@ func TestTheCounterOfNumbersIsLost(t *testing.T) {
 	b, c = start(t, files)
 	for i := range queues {
 		q := fmt.Sprint("late", i)
-		declare(c, q)
+		queue(c, q)
 		publish(t, c, q, body(q, i))
 	}
 	of := map[uint64]message.QueueName{}

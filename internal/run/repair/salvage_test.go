@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/core/auth"
+	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/disk/journal"
@@ -597,29 +598,29 @@ func TestLostIndexAndAMessageThatWasMoved(t *testing.T) {
 				if err := b.CreateDefault(broker.Default{VHost: "/", User: "guest", Password: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
 					t.Fatal(err)
 				}
-				declare := func(name, kind string, args ...amqp091.Field) {
+				queue := func(name, kind string, args ...amqp091.Field) {
 					args = append(args, amqp091.Field{Key: "x-queue-type", Value: kind})
 					if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				declare("stay", "classic")
-				declare("fill", "classic")
+				queue("stay", "classic")
+				queue("fill", "classic")
 				target := "target"
 				for b.Node().DefaultGroup("/", target) != b.Node().DefaultGroup("/", "source") {
 					target += "-" // in another group it would have its record in a command of its own
 				}
-				declare(target, kind)
+				queue(target, kind)
 				policy := func(definition map[string]any) {
 					if name == "time" {
 						definition["message-ttl"] = int64(1)
 					}
-					if _, err := b.PutPolicy("/", topology.PolicyDecl{Name: "dead", Pattern: "^source$", ApplyTo: topology.ApplyToQueues, Definition: definition}, false); err != nil {
+					if _, err := b.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "dead", Pattern: "^source$", ApplyTo: topology.ApplyToQueues, Definition: definition}}); err != nil {
 						t.Fatal(err)
 					}
 				}
 				policy(map[string]any{"dead-letter-exchange": "", "dead-letter-routing-key": target, "max-length": int64(1000)})
-				declare("source", kind)
+				queue("source", kind)
 				publish(t, c, "source", body("moved", 0))
 				for i := range 45 {
 					publish(t, c, "stay", body("stay", i))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/declare"
+
 	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
@@ -31,7 +33,7 @@ func TestDeclarationsThatReferToALostOne(t *testing.T) {
 					if _, err := c.Bind(topology.BindingDecl{Source: "dlx", DestinationKind: topology.QueueResource, Destination: "parked", Key: "k"}); err != nil {
 						t.Fatal(err)
 					}
-					if _, err := b.PutPolicy("/", topology.PolicyDecl{Name: "pol", Pattern: "^none$", ApplyTo: topology.ApplyToQueues, Definition: map[string]any{"max-length": int64(7)}}, false); err != nil {
+					if _, err := b.By("").Do(declare.PutPolicy{VHost: "/", Policy: topology.PolicyDecl{Name: "pol", Pattern: "^none$", ApplyTo: topology.ApplyToQueues, Definition: map[string]any{"max-length": int64(7)}}}); err != nil {
 						t.Fatal(err)
 					}
 					publishAt(t, c, "prio", body("prio", 0), 8)
