@@ -6,5 +6,5 @@
 // bound that the test states, and have no more goroutines and open files
 // afterwards than before. Attacks by AMQP 1.0 (names that end in 10) have a bystander
 // too, who publishes and gets a message every millisecond: with -alone he has to get 999
-// of 1000 within 50 ms. That holds on a machine that does nothing else.
+// of 1000 within 50 ms. So have dear requests of the management API, with an administrator who asks besides. That holds on a machine that does nothing else.
 package hostile

@@ -356,7 +356,7 @@ func TestStrictImports(t *testing.T) {
 	n := start(t)
 	n.b.Strict = true
 	for _, body := range []string{"", `{"users":[{"name":"h","password_hash":"kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR","hashing_algorithm":"unheard-of","tags":""}]}`} {
-		r := httptest.NewRequest(http.MethodPost, "http://node:15672/api/definitions", strings.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, "http://localhost:15672/api/definitions", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.RemoteAddr = "127.0.0.1:1234"
 		r.SetBasicAuth("guest", "guest")

@@ -48,7 +48,7 @@ func (s *server) exportLetters(r *request) (any, error) {
 		out.Header().Set("Content-Type", ndjson)
 		out.Header().Set("Content-Disposition", `attachment; filename="letters.ndjson"`)
 		out.begin(http.StatusOK)
-		n, err := s.Office.Export(r.Context(), queue, &query, func(line []byte) error {
+		n, err := s.Office.Export(r.Context(), queue, r.user, &query, func(line []byte) error {
 			if gone := r.goesOn(); gone != nil {
 				return gone
 			}

@@ -101,7 +101,15 @@ func (out *responder) answer(r *request, v any) {
 		http.SetCookie(out, v.cookie)
 		out.answer(r, v.body)
 	case list:
+		dear := r.rt.readsAll() || r.query().Has("name") // what is listed is made and matched now
+		if dear && !r.s.reads.Begin(r.user, r.Context().Done(), nil) {
+			out.fail(nobodyWaits)
+			return
+		}
 		page, err := v.page(r.Context(), r.query(), r.shown)
+		if dear {
+			r.s.reads.End()
+		}
 		if err != nil {
 			out.fail(err)
 			return

@@ -51,7 +51,7 @@ func (c *clock) now() int64 { return c.at(time.Now()) }
 // lag is how far the wall is behind the clock.
 func (c *clock) lag() time.Duration {
 	t := time.Now()
-	return time.Duration(c.at(t)-c.wall(t)) * time.Millisecond
+	return moment.Duration(c.at(t)-c.wall(t), time.Millisecond)
 }
 
 func (c *clock) at(t time.Time) int64 {

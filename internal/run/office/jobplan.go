@@ -278,10 +278,11 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 			p.stay(&s)
 		}
 		for done := known; !done; {
-			if err := ctx.Err(); err != nil {
+			if err := m.office.look(ctx, c.User); err != nil {
 				return p, err
 			}
-			s, err := c.RunErrand(ctx, message.QueueName(name), incarnation, &e, there, jobLook, jobLook, told)
+			s, err := c.RunErrand(ctx, message.QueueName(name), incarnation, &e, there, lookSlice, lookSlice, told)
+			m.office.looks.End()
 			if err != nil {
 				return p, err
 			}

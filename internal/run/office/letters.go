@@ -81,6 +81,14 @@ type Row struct {
 // their turn.
 const lookSlice, lookTime = 256, 50 * time.Millisecond
 
+// look waits until a user may look at a slice of letters. The caller calls f.looks.End after it, before it waits for anything else.
+func (f *Office) look(ctx context.Context, user string) error {
+	if !f.looks.Begin("user "+user, ctx.Done(), f.life.Done()) {
+		return cmp.Or(ctx.Err(), f.life.Err())
+	}
+	return nil
+}
+
 // Letters calls row for each letter of the queue that the query selects, and progress, which may be nil, with how many entries
 // it has looked at, of about how many. It ends when row returns false.
 func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersRequest, row func(*Row) bool, progress func(examined, total int)) (end LettersEnd, err error) {
@@ -101,8 +109,8 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 	var last queue.ID
 	stop := ""
 	for more := true; more && stop == ""; {
-		if !f.looks.Begin("user "+r.By, ctx.Done(), f.life.Done()) {
-			return end, cmp.Or(ctx.Err(), f.life.Err())
+		if err := f.look(ctx, r.By); err != nil {
+			return end, err
 		}
 		until := time.Now().Add(lookTime)
 		more, err = w.next(ctx, func(v queue.View, rec message.Record, history []byte) bool {

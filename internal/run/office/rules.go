@@ -733,19 +733,20 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 		}
 		n := 0
 		for cursor, done := e.There, false; !done; {
-			if err := ctx.Err(); err != nil {
-				return t, err
-			}
 			if time.Now().After(end) {
 				stopped := "time"
 				t.Stopped = &stopped
 				break
 			}
+			if err := r.f.look(ctx, c.User); err != nil {
+				return t, err
+			}
+			until := time.Now().Add(lookTime)
 			cursor, done, err = r.b.Browse(ctx, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
 				t.Examined++
 				l, ok := reader.Read(rec, history)
 				if !ok || !a.query.Match(l) {
-					return true
+					return time.Now().Before(until)
 				}
 				replays, again := pastOf(l, history)
 				if !a.takes(l, l, replays, again) {
@@ -768,6 +769,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				}
 				return true
 			})
+			r.f.looks.End()
 			if err != nil {
 				break // it was deleted, or has no leader now
 			}

@@ -28,32 +28,32 @@ func sectionsOf(rec message.Record) *message.Sections {
 }
 
 // Export calls line with each letter of the queue that the query selects, the front of the queue first, until line returns an error,
-// and returns that. What was there when it began is exported; the bytes are valid only during the call.
-func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Query, line func([]byte) error) (letters int, err error) {
+// and returns that. What was there when it began is exported; the bytes are valid only during the call. Users take turns with by, whose export it is.
+func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, query *letter.Query, line func([]byte) error) (letters int, err error) {
 	e, err := f.b.Extent(q)
 	if err != nil {
 		return 0, gone(q, err)
 	}
 	reader := letter.NewReader(f.Names)
-	var b []byte
+	var lines [][]byte // of a slice: line may wait for a client, and is called when others have their turn
 	show := func(v queue.View, rec message.Record, history []byte) bool {
 		h, _ := deadletter.Parse(history)
 		l, ok := reader.Read(rec, history)
 		if !ok || h.Draft || !query.Match(l) {
 			return true
 		}
-		b, err = letter.AppendLine(b[:0], &letter.Line{
+		b, failed := letter.AppendLine(nil, &letter.Line{
 			ID: broker.LetterID(q.Incarnation(), v.ID), VHost: string(q.Decl.VHost), Queue: string(q.Decl.Name), Exchange: string(rec.Exchange()), Key: string(rec.Key()),
 			BCC: rec.BCC(), Properties: rec.Properties(), Sections: sectionsOf(rec), Body: rec.Body(), History: history,
 		})
-		if err == nil {
-			err = line(b)
-		}
-		letters++
+		lines, err = append(lines, b), failed
 		return err == nil
 	}
 	cursor := e.There
 	for done := false; !done; {
+		if err := f.look(ctx, by); err != nil {
+			return letters, err
+		}
 		var ids []queue.ID
 		size := 0
 		next, end, failed := f.b.Glance(q, cursor, lookSlice, func(v queue.View) bool {
@@ -64,6 +64,16 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, query *letter.Q
 		if failed == nil {
 			failed = f.b.Look(ctx, q, ids, show)
 		}
+		f.looks.End()
+		for _, b := range lines {
+			if err != nil {
+				break
+			}
+			letters++
+			err = line(b)
+		}
+		clear(lines)
+		lines = lines[:0]
 		switch {
 		case err != nil:
 			return letters, err

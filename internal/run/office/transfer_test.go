@@ -33,7 +33,7 @@ func (d *bureau) export(name string, filters map[string][]string) string {
 		d.t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if _, err := d.office.Export(d.t.Context(), q, &query, func(line []byte) error { b.Write(line); return nil }); err != nil {
+	if _, err := d.office.Export(d.t.Context(), q, "guest", &query, func(line []byte) error { b.Write(line); return nil }); err != nil {
 		d.t.Fatal(err)
 	}
 	return b.String()
