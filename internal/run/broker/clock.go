@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"bartleby.mq/internal/core/moment"
 )
 
 // clock is the time by which messages expire, wait and time out. It follows the wall clock, but for one thing: when that
