@@ -244,14 +244,19 @@ func (c *conn) channelFrame(f amqp091.Frame) error {
 	if c.state != stateRunning {
 		return fail(amqp091.CodeChannelError, "unexpected frame in connection state starting")
 	}
-	ch := c.channels[f.Channel]
-	if ch == nil {
-		return c.openChannel(f)
+	ch := c.recent
+	if ch == nil || ch.number != f.Channel {
+		if ch = c.channels[f.Channel]; ch == nil {
+			return c.openChannel(f)
+		}
+		c.recent = ch
 	}
 	if ch.closing {
 		return c.closingChannelFrame(ch, f)
 	}
-	ch.stats.active.Store(c.heard)
+	if ch.stats.active.Load() != c.heard { // a store costs more
+		ch.stats.active.Store(c.heard)
+	}
 	switch f.Type {
 	case amqp091.FrameMethod:
 		if ch.content.expect != expectMethod {
@@ -333,6 +338,7 @@ func (c *conn) forgetChannel(ch *channel) {
 	c.chMu.Lock()
 	delete(c.channels, ch.number)
 	c.chMu.Unlock()
+	c.recent = nil
 }
 
 // closeChannel closes the channel with a channel.close.

@@ -117,6 +117,7 @@ type conn struct {
 	heard      int64 // when something was last read, in milliseconds since 1970
 
 	channels map[uint16]*channel // the reader writes it under chMu; others read it under chMu
+	recent   *channel            // one of these: that of the last frame, for clients that use one for long; the reader's own
 	chMu     held.Mutex
 
 	sock serving.Socket
@@ -285,6 +286,9 @@ func (c *conn) received(n int) {
 	if n > 0 {
 		c.broker.Received(n)
 		c.heard = time.Now().UnixMilli()
+		if c.link != nil {
+			c.link.ReadAt(c.heard)
+		}
 	}
 }
 

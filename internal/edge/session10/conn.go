@@ -328,6 +328,9 @@ func (c *conn) fill() error {
 	n, err := c.sock.Fill(c.link != nil)
 	if n > 0 {
 		c.broker.Received(n)
+		if c.link != nil {
+			c.link.ReadAt(time.Now().UnixMilli())
+		}
 	}
 	switch {
 	case errors.Is(err, serving.ErrInterrupted):

@@ -522,12 +522,12 @@ func (b *Broker) create(q *topology.Queue) {
 
 func runtimeOf(q *topology.Queue) *partition.Queue { return q.Runtime.(*partition.Queue) }
 
-// nextSerial numbers a message. The time in the number may run ahead of the clock at more than a million messages a
+// nextSerial numbers a message that comes now, in milliseconds since 1970. The time in the number may run ahead of the clock at more than a million messages a
 // millisecond. It never goes back.
-func (b *Broker) nextSerial() message.Serial {
+func (b *Broker) nextSerial(now int64) message.Serial {
 	for {
 		last := b.serial.Load()
-		next := max(last+1, uint64(time.Now().UnixMilli())<<message.SerialBits)
+		next := max(last+1, uint64(now)<<message.SerialBits)
 		if b.serial.CompareAndSwap(last, next) {
 			return message.Serial(next)
 		}

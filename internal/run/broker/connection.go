@@ -70,6 +70,7 @@ type Connection struct {
 	pairs   connectionPairs // others read it: see pairs
 	grants  *auth.Grants    // at the revision granted
 	granted uint64          // revision of the accounts
+	readAt  int64           // see ReadAt; 0: nobody says
 	// elsewhere has the permissions of a client that a backend knows, else nil.
 	elsewhere *elsewhere
 
@@ -79,6 +80,18 @@ type Connection struct {
 	mu        held.Mutex        // guards what follows
 	exclusive []*topology.Queue // some may be deleted: see own
 	forgetAt  int               // at which length own looks again which are deleted
+}
+
+// ReadAt says when what the client sends next was read, in milliseconds since 1970: its messages have come then, and the clock is not
+// looked at for each of them.
+func (c *Connection) ReadAt(moment int64) { c.readAt = moment }
+
+// nextSerial numbers a message of the client.
+func (c *Connection) nextSerial() message.Serial {
+	if c.readAt != 0 {
+		return c.b.nextSerial(c.readAt)
+	}
+	return c.b.nextSerial(time.Now().UnixMilli())
 }
 
 // Connect opens the virtual host for an authenticated user (BR-3.1) and registers the connection. The caller calls

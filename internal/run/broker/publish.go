@@ -232,7 +232,7 @@ func (c *Connection) Store(p *Publication) message.Ref {
 
 func (c *Connection) envelope(p *Publication) message.Envelope {
 	return message.Envelope{
-		Serial: c.b.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), Sections: p.Sections, BodySize: p.Size,
+		Serial: c.nextSerial(), Exchange: p.Exchange, Key: p.Key, BCC: p.bcc, Properties: p.Canonical(), Sections: p.Sections, BodySize: p.Size,
 		Persistent: p.Props.DeliveryMode == 2, HasHeaders: p.Props.Headers != nil, HasCC: len(p.cc) > 0,
 		HasExpiration: p.ttl >= 0, HasPriority: p.Priority() >= 0, Priority: p.Props.Priority,
 	}
