@@ -30,6 +30,9 @@ const peek = "peek"
 // message is encoded at once, because a decoded header of one byte, such as a null, takes some eighty.
 const maxShown = 64 << 20
 
+// fewShown is up to how many messages a request does not wait for its turn among what reads much at once (request.handle).
+const fewShown = 32
+
 // getMessages takes messages out of a queue and shows them (BR-15.8).
 func (s *server) getMessages(r *request) (any, error) {
 	if err := missingKeys(r.body, "ackmode", "count", "encoding"); err != nil {
@@ -60,6 +63,12 @@ func (s *server) getMessages(r *request) (any, error) {
 	}
 	if count == 0 {
 		return []any{}, nil
+	}
+	if count < 0 || count > fewShown {
+		if !r.s.reads.Begin(r.user, r.Context().Done(), nil) {
+			return nil, nobodyWaits
+		}
+		defer r.s.reads.End()
 	}
 	items := bytes.NewBufferString("[")
 	show := func(m *broker.Shown) (more bool, err error) {
