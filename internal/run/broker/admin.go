@@ -231,7 +231,11 @@ func (a Admin) tell(c declare.Command, r *declare.Result, gone *vanished) {
 	case declare.ClearVHostLimit:
 		a.notifyLimits(c.Name)
 	case declare.PutUser:
-		a.done(cond(r.Created, "user.created", "user.password.changed"), fact("name", c.Name))
+		if r.Created {
+			a.done("user.created", fact("name", c.Name))
+		} else {
+			a.done("user.password.changed", fact("name", c.Name))
+		}
 		if len(c.Tags) > 0 || !r.Created {
 			a.done("user.tags.set", fact("name", c.Name), fact("tags", texts(c.Tags)))
 		}
@@ -281,14 +285,6 @@ func (a Admin) tell(c declare.Command, r *declare.Result, gone *vanished) {
 			a.done("parameter.cleared", fact("component", "global"), fact("name", c.Name))
 		}
 	}
-}
-
-// cond is one of two texts.
-func cond(first bool, a, b string) string {
-	if first {
-		return a
-	}
-	return b
 }
 
 // notifyVHost tells of a virtual host that was made or changed.

@@ -412,7 +412,7 @@ func TestAllEventsAreKnown(t *testing.T) {
 	for _, name := range jobEvents {
 		made[name] = true
 	}
-	notify := regexp.MustCompile(`(?:Notify|about|notifyBinding|notifyKey)\("([a-z.]+)"|key :?= "([a-z]+\.[a-z.]+)"`)
+	notify := regexp.MustCompile(`(?:Notify|about|done|notifyBinding|notifyKey)\("([a-z.]+)"|key :?= "([a-z]+\.[a-z.]+)"`)
 	for _, file := range []string{"../broker/*.go", "*.go", "../../edge/*/*.go"} {
 		names, err := filepath.Glob(file)
 		if err != nil {
