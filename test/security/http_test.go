@@ -43,7 +43,7 @@ func TestPathTraversal(t *testing.T) {
 		"//etc/passwd", "/api/definitions/..%2f..", "/api/nodes/..", "/api/queues/../users", "/api/vhosts/..%5c..%5cetc", "/api/overview/../users", "/secret",
 		"/api/queues/%00", "/api/./users", "/api//users", "/api/%75sers/../../x",
 	} {
-		answer := n.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+basicGuest+"\r\n")
+		answer := n.raw(t, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"+basicGuest+"\r\n")
 		if strings.Contains(answer, "root:") || strings.Contains(answer, secret) {
 			t.Errorf("%s leads out: %s", path, answer)
 		}
@@ -128,9 +128,9 @@ func TestHeaderInjection(t *testing.T) {
 	n := start(t, "")
 	const evil = "a%0d%0aX-Evil:%20yes%0d%0a%0d%0abody"
 	for _, request := range []string{
-		"PUT /api/queues/%2F/" + evil + " HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nConnection: close\r\n" + basicGuest + "\r\n{}",
-		"POST /api/bindings/%2F/e/amq.direct/q/" + evil + " HTTP/1.1\r\nHost: x\r\nContent-Length: 18\r\nConnection: close\r\n" + basicGuest + "\r\n{\"routing_key\":\"" + `k"}`,
-		"GET /api/" + evil + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + basicGuest + "\r\n",
+		"PUT /api/queues/%2F/" + evil + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nConnection: close\r\n" + basicGuest + "\r\n{}",
+		"POST /api/bindings/%2F/e/amq.direct/q/" + evil + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18\r\nConnection: close\r\n" + basicGuest + "\r\n{\"routing_key\":\"" + `k"}`,
+		"GET /api/" + evil + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + basicGuest + "\r\n",
 	} {
 		answer, err := http.ReadResponse(bufio.NewReader(strings.NewReader(n.raw(t, request))), nil)
 		if err != nil {
@@ -171,7 +171,7 @@ func TestOversizedRequests(t *testing.T) {
 	if !strings.Contains(answer, "431") {
 		t.Errorf("a large header: %.60q", answer)
 	}
-	answer = n.raw(t, fmt.Sprintf("PUT /api/queues/%%2F/q HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n"+basicGuest+"\r\n{}", 1<<40))
+	answer = n.raw(t, fmt.Sprintf("PUT /api/queues/%%2F/q HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nConnection: close\r\n"+basicGuest+"\r\n{}", 1<<40))
 	if !strings.Contains(answer, "413") && answer != "" {
 		t.Errorf("a body that is announced and large: %.60q", answer)
 	}

@@ -208,7 +208,7 @@ func TestAWatcherThatReadsNothingIsLeft(t *testing.T) {
 		defer func() { _ = server.Close() }()
 		l := &oneConn{conn: conn, closed: make(chan struct{})}
 		go func() { _ = server.Serve(l) }()
-		if _, err := io.WriteString(client, "GET /api/office/jobs/1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(client, "GET /api/office/jobs/1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		select {
