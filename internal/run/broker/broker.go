@@ -1,5 +1,5 @@
-// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, replay, and
-// their administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
+// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, and their
+// administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
 // the store and the journal below.
 //
 // Any number of goroutines may use a Broker. Locks are taken in this order: topology, then partitions, then those
@@ -130,7 +130,7 @@ type Broker struct {
 	state    *topology.State // that of declared
 	users    *auth.Users     // likewise
 	revision atomic.Uint64   // raised by every change of either
-	onPause  func()          // letIn: see routing.Message.Pause
+	onPause  func()          // LetIn: see routing.Message.Pause
 
 	ledger   ledger     // changes of declarations on their way to the store
 	policies held.Mutex // held while changed policies are put in force
@@ -260,7 +260,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.SettleExchange != nil {
 		b.settles = *o.SettleExchange
 	}
-	b.onPause = b.letIn
+	b.onPause = b.LetIn
 	b.SetAccountRules(o.AccountRules)
 	held.Name(&b.topo, "the topology")
 	held.Name(&b.policies, "the policies")
@@ -444,7 +444,7 @@ func (b *Broker) Close() error {
 func (b *Broker) change(f func() error) error {
 	for {
 		ticket, owes, ended, err := b.mutating(f)
-		failed := b.await(ticket)
+		failed := b.AwaitStored(ticket)
 		if failed == nil {
 			b.dropDelayed(ended)
 		}
@@ -490,9 +490,9 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []end
 	return b.issue(changes, b.state.TakeMade()), owes, ended, err
 }
 
-// letIn lets goroutines that wait to change the topology have it. REQUIRES: topo is held for reading, and nothing
-// else is held.
-func (b *Broker) letIn() {
+// LetIn lets goroutines that wait to change the topology have it. What the caller has seen may be gone then. REQUIRES:
+// the caller is within Read or holds topo for reading, and holds nothing else.
+func (b *Broker) LetIn() {
 	b.topo.RUnlock()
 	b.topo.RLock()
 }

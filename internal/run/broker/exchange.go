@@ -30,7 +30,7 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 		}
 	})
 	if x != nil || err != nil {
-		return false, cmp.Or(c.b.await(ticket), err)
+		return false, cmp.Or(c.b.AwaitStored(ticket), err)
 	}
 	if c.b.settles && topology.CleanName(d.Name) == SettleExchange {
 		return false, c.errSettle()

@@ -55,7 +55,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 			"vhost", string(q.VHost), "queue", string(q.Name), "connection", c.Name, "user", c.User)
 	}
 	if q != nil || err != nil {
-		if err := cmp.Or(c.b.await(ticket), err); err != nil {
+		if err := cmp.Or(c.b.AwaitStored(ticket), err); err != nil {
 			return Declared{}, err
 		}
 		return c.declared(q, false), nil
@@ -132,6 +132,23 @@ func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 	return c.declared(q, false), nil
 }
 
+// Find returns a queue that the connection may use, after checking that the client has the permissions that are needed, in this order.
+func (c *Connection) Find(name message.QueueName, needed ...topology.Access) (q QueueInfo, err error) {
+	decl, err := c.find(name, func(r topology.Resource) error {
+		for _, a := range needed {
+			if err := c.permit(a, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return q, err
+	}
+	c.b.glance(func() { q = Describe(decl) })
+	return q, nil
+}
+
 // find returns a queue that the connection may use, after the permission check.
 func (c *Connection) find(name message.QueueName, permit func(topology.Resource) error) (q *topology.Queue, err error) {
 	err = c.decided(func() error {
@@ -148,7 +165,7 @@ func (c *Connection) findDecided(name message.QueueName, permit func(topology.Re
 		unstored = err != nil || q.Unstored()
 	})
 	if unstored {
-		err = cmp.Or(c.b.await(ticket), err)
+		err = cmp.Or(c.b.AwaitStored(ticket), err)
 	}
 	return q, err
 }
@@ -248,7 +265,7 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 		return 0, err
 	}
 	n, err := c.b.node.Purge(runtimeOf(q))
-	return n, c.missing(err, q)
+	return n, missing(err, q)
 }
 
 // ChangeArguments sets some arguments of a queue, takes others away, and puts the result in force at once, as a policy would. It

@@ -24,7 +24,7 @@ func with(key string, value any) amqp091.Field { return amqp091.Field{Key: key, 
 func lettersIn(t *testing.T, c *Connection, name message.QueueName) map[string]deadletter.History {
 	t.Helper()
 	found := map[string]deadletter.History{}
-	decl, err := c.FindReadable(name)
+	decl, err := c.find(name, c.readable)
 	if err != nil {
 		return found
 	}
@@ -232,8 +232,12 @@ func TestNamesOfTheBrokersOwnQueuesAreReserved(t *testing.T) {
 	if _, err := c.DeclareQueue(other); err != nil {
 		t.Errorf("what is there is not declared again: %v", err)
 	}
-	if _, err := c.archive(); err == nil || !strings.Contains(err.Error(), "delete it") {
-		t.Errorf("it takes an archive that keeps letters for ever: %v", err)
+	archive := func() error {
+		_, err := c.b.AsOperator("the Dead Letter Office", "/").DeclareQueue(OwnQueue("/", Archive))
+		return err
+	}
+	if archive() == nil {
+		t.Error("it takes an archive that keeps letters for ever")
 	}
 	for _, name := range []message.QueueName{Archive, other.Name} {
 		if _, err := c.DeleteQueue(name, false, false); err != nil {
@@ -256,7 +260,7 @@ func TestNamesOfTheBrokersOwnQueuesAreReserved(t *testing.T) {
 	if _, err := c.DeclareQueue(topology.QueueDecl{Name: Archive, Durable: true, Arguments: ttl}); err != nil {
 		t.Errorf("as the broker makes it: %v", err)
 	}
-	if _, err := c.archive(); err != nil {
+	if err := archive(); err != nil {
 		t.Error(err)
 	}
 }
@@ -330,11 +334,11 @@ func TestDefaultDeadLetterQueuesAreMadeWhenFirstNeeded(t *testing.T) {
 		for _, name := range names {
 			to := name + ".dead"
 			eventually(t, "all are in "+string(to), func() bool { return holds(t, c, string(to)) == many })
-			decl, err := c.FindReadable(to)
+			decl, err := c.find(to, c.readable)
 			if err != nil {
 				t.Fatal(err)
 			}
-			source, _ := c.FindReadable(name)
+			source, _ := c.find(name, c.readable)
 			if decl.Type != source.Type || !decl.Durable {
 				t.Errorf("%s is %s and durable=%v", to, decl.Type, decl.Durable)
 			}

@@ -66,7 +66,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	if _, err := by.DeclareQueue(topology.QueueDecl{Name: "orders", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	q, err := by.Readable("orders")
+	q, err := by.Find("orders", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
