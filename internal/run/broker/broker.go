@@ -173,7 +173,6 @@ type Broker struct {
 	last chan struct{} // closed when the last checkpoint has ended; nil: there is none
 
 	makings    *makings
-	unlinted   unlinted
 	alarms     alarms
 	departures departures
 	intake     intake
@@ -182,17 +181,17 @@ type Broker struct {
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages
 
-	watchesDrops   atomic.Bool
-	dropWake       chan struct{} // set before watchesDrops
-	toldUnroutable uint64        // of Totals.UnroutableDropped, by TakeDrops
+	onUnroutable   atomic.Pointer[func()] // see OnUnroutable; nil: nobody wants to know
+	toldUnroutable uint64                 // of Totals.UnroutableDropped, by TakeUnroutable
 
 	eventful atomic.Bool // somebody listens to events: something is bound to their exchange
 	events   *notices
 	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
-	vhostEnds    []func(message.VHost, Doer) // see OnVHostEnd; fixed once the node serves
-	rightsChange func()                      // see OnRightsChange; guarded by topo
-	endedVHosts  []endedVHost                // deleted by the change that is being made; guarded by topo
+	vhostEnds     []func(message.VHost, Doer)           // see OnVHostEnd; fixed once the node serves
+	onDeadLetters atomic.Pointer[func(*topology.Queue)] // see OnDeadLetters; nil: nobody wants to know
+	rightsChange  func()                                // see OnRightsChange; guarded by topo
+	endedVHosts   []endedVHost                          // deleted by the change that is being made; guarded by topo
 
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals

@@ -79,7 +79,7 @@ func (b *Broker) reconfigure(queues []*topology.Queue) {
 		b.topo.RUnlock()
 		b.node.Configure(rt, s, dead)
 		if s.DeadLetter {
-			b.unlinted.note(q)
+			b.deadLetters(q)
 		}
 	}
 }

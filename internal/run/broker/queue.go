@@ -105,7 +105,7 @@ func (c *Connection) declared(q *topology.Queue, created bool) Declared {
 // noteDeclared logs surprises about the settings that the queue was declared with.
 func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	if e.DeadLetterExchange != nil {
-		b.unlinted.note(q)
+		b.deadLetters(q)
 	}
 	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
 	if q.Type == topology.Quorum {
@@ -120,6 +120,17 @@ func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 		} else {
 			log.Warn("Falling back to dead-letter-strategy at-most-once because configured dead-letter-strategy at-least-once is incompatible with the effective overflow strategy. To enable dead-letter-strategy at-least-once, set overflow strategy to reject-publish.", "overflow", e.Overflow.String()) // DL-13.2
 		}
+	}
+}
+
+// OnDeadLetters calls f with each queue that is declared, or gets another policy, and has a dead-letter exchange then. f must not block.
+// It is called once, before the node serves.
+func (b *Broker) OnDeadLetters(f func(*topology.Queue)) { b.onDeadLetters.Store(&f) }
+
+// deadLetters tells of a queue with a dead-letter exchange.
+func (b *Broker) deadLetters(q *topology.Queue) {
+	if f := b.onDeadLetters.Load(); f != nil {
+		(*f)(q)
 	}
 }
 

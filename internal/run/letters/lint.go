@@ -2,6 +2,7 @@ package letters
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"bartleby.mq/internal/core/auth"
@@ -85,4 +86,52 @@ func (c linted) Urgent(q *topology.Queue) (ready, urgent int) {
 		}
 	}
 	return ready, urgent
+}
+
+// maxDeclared is how many queues wait to be examined. Of more at a time the rest is not.
+const maxDeclared = 1000
+
+// Declared are queues with a dead-letter exchange that were declared, or got another policy.
+type Declared struct {
+	wake chan struct{}
+
+	mu      sync.Mutex
+	waiting map[*topology.Queue]bool
+}
+
+// WatchDeclared begins to note them. It is called once, before the node serves.
+func WatchDeclared(b *broker.Broker) *Declared {
+	d := &Declared{wake: make(chan struct{}, 1), waiting: map[*topology.Queue]bool{}}
+	b.OnDeadLetters(d.note)
+	return d
+}
+
+// note notes a queue. It does not block.
+func (d *Declared) note(q *topology.Queue) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.waiting) >= maxDeclared {
+		return
+	}
+	d.waiting[q] = true
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wake gets a value when Take has some.
+func (d *Declared) Wake() <-chan struct{} { return d.wake }
+
+// Take returns these queues, by virtual host, since the last call: at most 1,000.
+func (d *Declared) Take() map[message.VHost][]*topology.Queue {
+	d.mu.Lock()
+	taken := d.waiting
+	d.waiting = map[*topology.Queue]bool{}
+	d.mu.Unlock()
+	found := map[message.VHost][]*topology.Queue{}
+	for q := range taken {
+		found[q.VHost] = append(found[q.VHost], q)
+	}
+	return found
 }

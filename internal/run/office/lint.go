@@ -67,18 +67,18 @@ func (f *Office) Map(ctx context.Context, vhost message.VHost) (lint.Map, error)
 }
 
 // watchDeclared logs what loses the dead letters of queues that were declared, or got another policy, a while ago. It ends with the office.
-func (f *Office) watchDeclared(declared <-chan struct{}) {
+func (f *Office) watchDeclared(declared *letters.Declared) {
 	told := map[lint.Finding]bool{}
 	for {
 		select {
-		case <-declared:
+		case <-declared.Wake():
 		case <-f.life.Done():
 			return
 		}
 		if pause(f.life, f.LintAfter); f.life.Err() != nil {
 			return
 		}
-		for vhost, queues := range f.b.TakeDeclared() {
+		for vhost, queues := range declared.Take() {
 			found, err := letters.Lint(f.life, f.b, vhost, queues...)
 			if err != nil {
 				return // the office ends
