@@ -1,5 +1,5 @@
-// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, replay, and
-// their administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
+// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, and their
+// administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
 // the store and the journal below.
 //
 // Any number of goroutines may use a Broker. Locks are taken in this order: topology, then partitions, then those
@@ -130,7 +130,7 @@ type Broker struct {
 	state    *topology.State // that of declared
 	users    *auth.Users     // likewise
 	revision atomic.Uint64   // raised by every change of either
-	onPause  func()          // letIn: see routing.Message.Pause
+	onPause  func()          // LetIn: see routing.Message.Pause
 
 	ledger   ledger     // changes of declarations on their way to the store
 	policies held.Mutex // held while changed policies are put in force
@@ -173,7 +173,6 @@ type Broker struct {
 	last chan struct{} // closed when the last checkpoint has ended; nil: there is none
 
 	makings    *makings
-	unlinted   unlinted
 	alarms     alarms
 	departures departures
 	intake     intake
@@ -182,17 +181,17 @@ type Broker struct {
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages
 
-	watchesDrops   atomic.Bool
-	dropWake       chan struct{} // set before watchesDrops
-	toldUnroutable uint64        // of Totals.UnroutableDropped, by TakeDrops
+	onUnroutable   atomic.Pointer[func()] // see OnUnroutable; nil: nobody wants to know
+	toldUnroutable uint64                 // of Totals.UnroutableDropped, by TakeUnroutable
 
 	eventful atomic.Bool // somebody listens to events: something is bound to their exchange
 	events   *notices
 	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
-	vhostEnds    []func(message.VHost, Doer) // see OnVHostEnd; fixed once the node serves
-	rightsChange func()                      // see OnRightsChange; guarded by topo
-	endedVHosts  []endedVHost                // deleted by the change that is being made; guarded by topo
+	vhostEnds     []func(message.VHost, Doer)           // see OnVHostEnd; fixed once the node serves
+	onDeadLetters atomic.Pointer[func(*topology.Queue)] // see OnDeadLetters; nil: nobody wants to know
+	rightsChange  func()                                // see OnRightsChange; guarded by topo
+	endedVHosts   []endedVHost                          // deleted by the change that is being made; guarded by topo
 
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
@@ -260,7 +259,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.SettleExchange != nil {
 		b.settles = *o.SettleExchange
 	}
-	b.onPause = b.letIn
+	b.onPause = b.LetIn
 	b.SetAccountRules(o.AccountRules)
 	held.Name(&b.topo, "the topology")
 	held.Name(&b.policies, "the policies")
@@ -444,7 +443,7 @@ func (b *Broker) Close() error {
 func (b *Broker) change(f func() error) error {
 	for {
 		ticket, owes, ended, err := b.mutating(f)
-		failed := b.await(ticket)
+		failed := b.AwaitStored(ticket)
 		if failed == nil {
 			b.dropDelayed(ended)
 		}
@@ -490,9 +489,9 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []end
 	return b.issue(changes, b.state.TakeMade()), owes, ended, err
 }
 
-// letIn lets goroutines that wait to change the topology have it. REQUIRES: topo is held for reading, and nothing
-// else is held.
-func (b *Broker) letIn() {
+// LetIn lets goroutines that wait to change the topology have it. What the caller has seen may be gone then. REQUIRES:
+// the caller is within Read or holds topo for reading, and holds nothing else.
+func (b *Broker) LetIn() {
 	b.topo.RUnlock()
 	b.topo.RLock()
 }

@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/share"
 	"bartleby.mq/internal/safety/bug"
 )
@@ -104,7 +105,7 @@ func New(o Options) (_ *Office, err error) {
 		return nil, err
 	}
 	if !f.b.Strict { // RabbitMQ says nothing
-		declared := f.b.WatchDeclared()
+		declared := letters.WatchDeclared(f.b)
 		f.work.Go(bug.Guarded(f.Logger, "the examination of declarations", func() { f.watchDeclared(declared) }))
 	}
 	return f, nil
