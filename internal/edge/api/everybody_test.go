@@ -626,6 +626,9 @@ func TestEachRouteWithEachKindOfUser(t *testing.T) {
 	reading := newWorld(t)
 	for n, rt := range api.RoutesOf(reading.handler) {
 		name := rt.Method + " " + rt.Pattern
+		if testing.Short() && n%3 != 0 {
+			continue // a third of the routes
+		}
 		t.Run(strings.ReplaceAll(name, "/", "|"), func(t *testing.T) {
 			w := reading
 			w.t = t
@@ -636,7 +639,7 @@ func TestEachRouteWithEachKindOfUser(t *testing.T) {
 			var last int // what the administrator was told last
 			for i := range persons {
 				p := &persons[i]
-				if testing.Short() && (n+i)%6 != 0 && p.name != "administrator" {
+				if testing.Short() && (n/3+i)%6 != 0 && p.name != "administrator" {
 					continue // two of the others at each route
 				}
 				asked := map[string]bool{}
