@@ -237,8 +237,9 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.now == nil {
 		c := newClock(o.Wall)
 		o.now, o.lag = c.now, c.lag
-		if !o.ResetClock {
-			o.catchUp = c.catchUp
+		o.catchUp = c.catchUp
+		if o.ResetClock {
+			o.catchUp = c.catchUpSome
 		}
 	}
 	if o.LoopbackUsers == nil {
@@ -521,7 +522,7 @@ func (b *Broker) create(q *topology.Queue) {
 
 func runtimeOf(q *topology.Queue) *partition.Queue { return q.Runtime.(*partition.Queue) }
 
-// nextSerial numbers a message that comes now, in milliseconds since 1970. The time in the number may run ahead of the clock at more than a million messages a
+// nextSerial numbers a message that comes now, by the queues' clock: parked letters are dated by it. The time in the number may run ahead of the clock at more than a million messages a
 // millisecond. It never goes back.
 func (b *Broker) nextSerial(now int64) message.Serial {
 	for {

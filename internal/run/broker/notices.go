@@ -187,7 +187,7 @@ func (n *notices) record(m *notice) message.Ref {
 	raw := amqp091.AppendPropsFrom(nil, m.properties)
 	props, _ := amqp091.ParseProps(raw) // of our own
 	e := message.Envelope{
-		Serial: n.b.nextSerial(time.Now().UnixMilli()), Exchange: []byte(m.exchange), Key: []byte(m.key), BodySize: m.size, HasHeaders: true, Persistent: props.DeliveryMode == 2,
+		Serial: n.b.nextSerial(n.b.now()), Exchange: []byte(m.exchange), Key: []byte(m.key), BodySize: m.size, HasHeaders: true, Persistent: props.DeliveryMode == 2,
 		Properties: amqp091.AppendProps(nil, raw, &props, &amqp091.PropsEdit{Set: m.headers}),
 	}
 	ref, b := n.b.bodies.Alloc(e.Size())

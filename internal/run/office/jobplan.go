@@ -123,7 +123,7 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	if err := m.mayAsk(r); err != nil {
 		return Plan{}, err
 	}
-	at := m.office.now()
+	at := m.office.deaths() // ages of letters count from it
 	survey := m.surveyEdit
 	var seen []seenQueue
 	var places []place
@@ -174,7 +174,7 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 	switch {
 	case r.Token == "" || r.Count == nil:
 		return Job{}, refuse(BadRequest, "token, count: they are missing; ask with dry_run=true first, and send what it answers")
-	case planned == nil || m.office.now()-planned.at > planTTL:
+	case planned == nil || m.office.deaths()-planned.at > planTTL:
 		return Job{}, refuse(Conflict, "token: it is not known, or older than an hour; ask with dry_run=true again")
 	case planned.request != r.key(c.User):
 		return Job{}, refuse(Conflict, "token: it belongs to another request; ask with dry_run=true for this one")

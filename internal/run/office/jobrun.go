@@ -250,14 +250,14 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := &w.j.r
-	switch now := m.office.now(); {
+	switch now := m.office.deaths(); { // which never steps back
 	case at.State != Running:
 		return 0, errStopped
-	case r.Canary == 0:
+	case r.Canary == 0 || r.Canary-now > c.WaitMS: // the clock was wrong, and was set right
 		at.Canary = moment.After(now, c.WaitMS)
-		return moment.Milliseconds(c.WaitMS), m.store(at, true)
+		return min(moment.Milliseconds(c.WaitMS), time.Minute), m.store(at, true)
 	case now < r.Canary:
-		return moment.Milliseconds(r.Canary - now), nil
+		return min(moment.Milliseconds(r.Canary-now), time.Minute), nil
 	}
 	if t.Came > 0 && t.Waiting() == t.Came {
 		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("none of the first %d letters was consumed within %v, so nothing is known of them. Is there a consumer? Resume sends the others without such a wait", t.Came, moment.Milliseconds(c.WaitMS)))

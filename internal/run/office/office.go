@@ -30,7 +30,8 @@ type Options struct {
 	Version       string
 	Failpoint     func(name string) // for tests: see JobFailpoints
 
-	idle bool // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
+	queues func() int64 // for tests: the clock of queues, if it is another than Now
+	idle   bool         // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
 }
 
 const defaultCatalogueBytes = 128 << 20
@@ -66,6 +67,9 @@ func New(o Options) (_ *Office, err error) {
 		o.Now = time.Now
 	} else {
 		deaths = func() int64 { return o.Now().UnixMilli() }
+	}
+	if o.queues != nil {
+		deaths = o.queues
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}
