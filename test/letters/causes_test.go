@@ -404,6 +404,65 @@ var shapes = []shape{
 	{"bytes", func(c chance) string {
 		return `invalid byte sequence for encoding "UTF8": 0x` + c.hex(1) + " 0x" + c.hex(1)
 	}},
+	{"code of a product", func(c chance) string { return "no product with code " + c.of(decimal[1:], 4) }},
+	{"unknown code", func(c chance) string { return "unknown code " + c.of(decimal[1:], 4) }},
+	{"failures counted", func(c chance) string { return "failed " + c.num(4) + " times" }},
+	// Written after the rule, once more.
+	{"text of Service Bus", func(c chance) string {
+		return "The lock supplied is invalid. Reference:" + c.uuid() + ", TrackingId:" + c.uuid() + "_G" + c.num(1) + ", SystemTracker:shop:queue:orders, Timestamp:" + c.time().Format("2006-01-02T15:04:05")
+	}},
+	{"text of SQL Server", func(c chance) string {
+		return "Violation of PRIMARY KEY constraint 'PK_Orders'. Cannot insert duplicate key in object 'dbo.Orders'. The duplicate key value is (" + c.num(6) + ", " + c.of(upper, 2) + c.of(decimal, 3) + ")."
+	}},
+	{"text of Elasticsearch", func(c chance) string {
+		return "[orders-" + c.time().Format("2006.01.02") + "][" + c.num(1) + "] primary shard is not active Timeout: [" + c.one("1m", "30s", "500ms") + "]"
+	}},
+	{"text of Django", func(c chance) string { return "Customer matching query does not exist: pk=" + c.num(6) }},
+	{"text of gRPC", func(c chance) string { return "rpc error: code = NotFound desc = order " + c.uuid() + " not found" }},
+	{"text of CouchDB", func(c chance) string { return "Document update conflict: _rev " + c.num(2) + "-" + c.hex(16) }},
+	{"member of a consumer group", func(c chance) string {
+		return "Member consumer-orders-" + c.num(1) + "-" + c.uuid() + " has left the group"
+	}},
+	{"job of Sidekiq", func(c chance) string { return "JID-" + c.hex(12) + " was retried too often" }},
+	{"telephone number", func(c chance) string {
+		return "The 'To' number +49151" + c.of(decimal, 8) + " is not a valid phone number."
+	}},
+	{"iban in groups", func(c chance) string {
+		return "IBAN DE" + c.of(decimal, 2) + " " + c.of(decimal, 4) + " " + c.of(decimal, 4) + " " + c.of(decimal, 4) + " " + c.of(decimal, 4) + " " + c.of(decimal, 2) + " is invalid"
+	}},
+	{"isbn", func(c chance) string {
+		return "no book with ISBN 978-3-" + c.of(decimal, 2) + "-" + c.of(decimal, 6) + "-" + c.of(decimal, 1)
+	}},
+	{"vehicle", func(c chance) string {
+		return "no vehicle with VIN WDB" + c.of(decimal, 7) + c.of(upper, 1) + c.of(decimal, 6)
+	}},
+	{"seat", func(c chance) string { return "seat " + c.num(2) + c.of("ABCDEF", 1) + " is taken" }},
+	{"week", func(c chance) string {
+		y, w := c.time().ISOWeek()
+		return fmt.Sprintf("nothing planned for %d-W%02d-%d", y, w, 1+c.IntN(7))
+	}},
+	{"days and hours", func(c chance) string {
+		return "overdue by " + c.one("1 day, 2 hours", "3 days, 4 hours", "17 hours", "12 days")
+	}},
+	{"memory of a pod", func(c chance) string {
+		return "uses " + c.num(3) + "Mi of " + c.num(1) + "Gi and " + c.num(3) + "m CPU"
+	}},
+	{"signature of a webhook", func(c chance) string {
+		return "bad signature t=" + strconv.FormatInt(c.time().Unix(), 10) + ",v1=" + c.hex(32)
+	}},
+	{"global id", func(c chance) string { return "gid://shop/Order/" + c.num(9) + " is archived" }},
+	{"address with a zone", func(c chance) string { return "no route to fe80::" + c.hex(2) + ":" + c.hex(2) + "%eth" + c.num(1) }},
+	{"network", func(c chance) string { return c.ipv4() + "/24 overlaps with " + c.ipv4() + "/16" }},
+	{"security id of Windows", func(c chance) string {
+		return "no account for S-1-5-21-" + c.num(9) + "-" + c.num(9) + "-" + c.num(9) + "-" + c.num(4)
+	}},
+	{"file of a process", func(c chance) string { return "cannot read /proc/" + c.num(5) + "/fd/" + c.num(2) }},
+	{"place in a log", func(c chance) string { return fmt.Sprintf("replication stopped at LSN %X/%X", c.IntN(255), c.Uint32()) }},
+	{"short id behind a prefix", func(c chance) string { return "order_" + c.of(base36, 10) + " has no lines" }},
+	{"German amounts", func(c chance) string {
+		return fmt.Sprintf("%d.%03d,%02d EUR liegt über dem Limit von 1.000,00 EUR", 1+c.IntN(99), c.IntN(1000), c.IntN(100))
+	}},
+	{"parts of a key", func(c chance) string { return "cart:" + c.of(base36, 6) + ":items is not a list" }},
 }
 
 // pair is two texts of different causes.
@@ -524,6 +583,28 @@ var pairs = []pair{
 	{"fault SOAP-ENV:Server", "fault SOAP-ENV:Client"},
 	{"0x80070005 from the driver", "0x80004005 from the driver"},
 	{"curl: (6) failed", "curl: (28) failed"},
+	// Written after the rule, once more.
+	{"Violation of PRIMARY KEY constraint 'PK_Orders'", "Violation of PRIMARY KEY constraint 'PK_Bills'"},
+	{"Msg 1205, Level 13, State 51", "Msg 2627, Level 13, State 51"},
+	{"Twilio error 21211 for +49123", "Twilio error 21610 for +49123"},
+	{"Server error: code=1100, replicas 2", "Server error: code=1200, replicas 2"},
+	{"Exception (504) Reason: \"closed\"", "Exception (404) Reason: \"closed\""},
+	{"[type=mapper_parsing_exception, reason=no]", "[type=version_conflict_engine_exception, reason=no]"},
+	{"lookup shop: NXDOMAIN", "lookup shop: SERVFAIL"},
+	{"Failed to bind property 'price': rejected value [12]", "Failed to bind property 'vat': rejected value [12]"},
+	{"grpc-status: 5", "grpc-status: 13"},
+	{"HTTP error: 413 for 12 bytes", "HTTP error: 414 for 12 bytes"},
+	{"FTP reply 425", "FTP reply 530"},
+	{"IDoc 4711 has status 51", "IDoc 4711 has status 53"},
+	{"failed with code 1100", "failed with code 1200"},
+	{"closed with code 1006", "closed with code 1009"},
+	{"handler Orders::Place failed", "handler Orders::Cancel failed"},
+	{"validation failed: field=price", "validation failed: field=vat"},
+	{"Request failed (503)", "Request failed (404)"},
+	{"upstream error: 502", "upstream error: 504"},
+	{"System.Net.Sockets.SocketException (10061): no", "System.Net.Sockets.SocketException (10054): no"},
+	{"npm ERR! code E404", "npm ERR! code E403"},
+	{"subprocess returned non-zero exit status 2", "subprocess returned non-zero exit status 127"},
 }
 
 // The letters of one cause are one group, whatever ids their texts have.

@@ -64,6 +64,8 @@ type patterner struct {
 	web, one bool
 	// temporary says that what is being read is below a directory for temporary files.
 	temporary bool
+	// tried is behind the last run of characters that has been looked at for base64: nothing is read often.
+	tried int
 	// kept is behind the last code that stayed, or 0; state says that an SQLSTATE stood before.
 	kept  int
 	state bool
@@ -272,6 +274,7 @@ func (p *patterner) query() {
 		end--
 	}
 	if end == p.at+1 {
+		p.path = false
 		p.put('?')
 		return
 	}
@@ -332,6 +335,9 @@ func (p *patterner) word() {
 			p.at = end
 		}
 	case '+', '/', '=':
+		if after == '/' && hex && seen&small == 0 && p.place() {
+			return
+		}
 		if !p.path && (begin == 0 || p.in[begin-1] != '/') {
 			p.at = begin
 			if p.encoded() {
@@ -456,7 +462,7 @@ func (p *patterner) isCode(w string, begin int, number, joined bool, seen class)
 		if w[0] == '0' {
 			return knownResult(w)
 		}
-		return seen&capital != 0 && (knownCode(w, p.sense >= status || p.sense != identity && p.fresh(begin)) || len(w) == 5 && p.alone(begin, next, then) && knownState(w))
+		return seen&capital != 0 && (knownCode(w, p.sense >= status || begin == 0 || p.sense != identity && begin > 1 && p.in[begin-2:begin] == ": ") || len(w) == 5 && p.alone(begin, next, then) && knownState(w))
 	}
 	switch n := len(w); p.sense {
 	case status:
@@ -468,7 +474,7 @@ func (p *patterner) isCode(w string, begin int, number, joined bool, seen class)
 			return true
 		}
 	case code:
-		if n <= 4 || n == 5 && w[:2] == "11" { // MongoDB's are longer
+		if n <= 3 || p.behindSign(n) && (n == 4 || n == 5 && w[:2] == "11") || n == 5 && w == "11000" { // MongoDB's are longer
 			return true
 		}
 	case failure:
@@ -592,11 +598,21 @@ func (p *patterner) isRandom(w string, seen class, joined bool) bool {
 	case capitals && !smalls: // a state or a constant, mostly
 		return p.sense == identity && !joined && seen&under == 0 && unlike(w, 2*likely)
 	case joined || seen&under != 0:
+		if end := strings.IndexAny(w, "-_"); !p.bare && end > 0 && senseOf(w[:end], silent) == identity {
+			more = likely
+		}
 		return joined && p.temporary || unlikePart(w, more) || p.sense == identity && capitals && unlike(w, 0)
-	case capitals && p.at+1 < len(p.in) && p.in[p.at] == ':' && isWord(p.in[p.at+1]): // more of the id comes
-		more = 0
 	}
-	return (capitals || p.path || p.bare || p.sense == identity) && unlike(w, more)
+	key := false
+	if p.at+1 < len(p.in) && p.in[p.at] == ':' && isWord(p.in[p.at+1]) { // more of a key or of an id comes
+		begin := p.at - len(w)
+		if key = begin > 1 && p.in[begin-1] == ':' && isWord(p.in[begin-2]); key {
+			more = 2 * likely
+		} else if capitals {
+			more = 0
+		}
+	}
+	return (key || capitals || p.path || p.bare || p.sense == identity) && unlike(w, more)
 }
 
 // behindSign says whether the last n bytes stand behind "=" or ":".
@@ -739,11 +755,15 @@ func (p *patterner) colons() bool {
 
 // encoded reads base64, which has characters that stand between words elsewhere.
 func (p *patterner) encoded() bool {
+	if p.at < p.tried {
+		return false
+	}
 	const shortest = 16
 	end := p.at
 	for end < len(p.in) && classes[p.in[end]]&encoding != 0 {
 		end++
 	}
+	p.tried = end
 	if end-p.at < shortest {
 		return false
 	}
@@ -770,6 +790,21 @@ func (p *patterner) encoded() bool {
 	}
 	for n := 0; n < 2 && end < len(p.in) && p.in[end] == '='; n++ {
 		end++
+	}
+	p.at = end
+	p.number()
+	return true
+}
+
+// place reads the second part of a place in PostgreSQL's log, such as 0/16B3748.
+func (p *patterner) place() bool {
+	end, digits := p.at+1, 0
+	for end < len(p.in) && classes[p.in[end]]&hexadecimal != 0 && classes[p.in[end]]&small == 0 {
+		digits += int(classes[p.in[end]] & digit)
+		end++
+	}
+	if n := end - p.at - 1; digits == 0 || n < 4 || n > 8 || end < len(p.in) && (isWord(p.in[end]) || p.in[end] == '/') {
+		return false
 	}
 	p.at = end
 	p.number()

@@ -59,6 +59,7 @@ const (
 	silent   sense = iota // nothing: it is a value
 	identity              // it is an id, and so may be a word of letters
 	personal              // so it is, and a quotation is a value whatever it says
+	ending                // it is a value, but a code behind "code" is one of an end: "failed with code 1100"
 	method                // a method of HTTP: a status may come behind the path
 	status                // a status, of at most three digits
 	answered              // a status of a failure, if nothing is counted
@@ -83,7 +84,7 @@ func senseOf(word string, before sense) sense {
 	switch string(lower) {
 	case "is", "was", "with", "of", "number", "no", "nr", "the", "value", "to", "by", "a", "non", "zero", "non-zero", "nonzero",
 		"does", "not", "indicate", "success": // .NET's "Response status code does not indicate success: 503"
-		if before == identity || before == personal {
+		if (before == identity || before == personal) && word != "with" { // "no product with code 4711"
 			return silent
 		}
 		return before
@@ -98,7 +99,7 @@ func senseOf(word string, before sense) sense {
 		switch before {
 		case identity, personal:
 			return identity
-		case failure, failed:
+		case code, failure, failed, ending:
 			return exact
 		case answered:
 			return status
@@ -106,20 +107,28 @@ func senseOf(word string, before sense) sense {
 			return before
 		}
 		return code
-	case "status", "http", "https", "smtp", "alert":
+	case "status", "http", "https", "smtp", "ftp", "sip", "alert":
 		if before == exact {
 			return exact
 		}
 		return status
-	case "returned", "responded", "response", "replied", "answered", "got", "received", "gave":
+	case "returned", "responded", "response", "replied", "answered", "got", "received", "gave", "reply":
+		if before == status {
+			return status
+		}
 		return answered
-	case "error", "err", "fehler", "erreur":
+	case "error", "err", "fehler", "erreur", "curl", "msg":
+		if before == status {
+			return status
+		}
 		return failure
+	case "failed", "fails", "failure", "died", "crashed", "aborted", "terminated", "finished", "ended", "killed", "stopped":
+		return ending
 	case "exit", "exited", "errno", "signal", "rc", "ret", "hresult", "mqrc", "winerror":
 		return exact
-	case "reason", "curl", "msg":
+	case "reason":
 		return code
-	case "close": // of a WebSocket, with a reason
+	case "close", "closed": // of a WebSocket, with a reason
 		return failed
 	case "sqlstate":
 		return sqlState
@@ -172,7 +181,7 @@ func senseOfEnd(word string, lower []byte, before sense) sense {
 			end = "status"
 		}
 	case 'n':
-		if n > 9 && string(lower[n-9:]) == "exception" {
+		if n >= 9 && string(lower[n-9:]) == "exception" {
 			return failure
 		}
 	case 'r':
@@ -291,7 +300,7 @@ func nameWithDigit(w string) bool {
 	for after < len(w) && isDigit(w[after]) {
 		after++
 	}
-	if first == 0 || after-first > 2 || len(w)-after < 4 || classes[w[after]]&capital == 0 {
+	if first == 0 || first < 4 && classes[w[0]]&small != 0 || after-first > 2 || len(w)-after < 4 || classes[w[after]]&capital == 0 {
 		return false
 	}
 	// Behind the digits stand words of three letters or more, which ids hardly ever have.
