@@ -73,6 +73,9 @@ type patterner struct {
 
 // step reads one word, one mark or one other character.
 func (p *patterner) step() {
+	if p.closing >= 0 && p.at > p.closing { // what was read as a whole had the mark in it
+		p.closing, p.bare = -1, false
+	}
 	c := p.in[p.at]
 	switch k := classes[c]; {
 	case p.at == p.closing:
@@ -267,7 +270,7 @@ func (p *patterner) key() bool {
 // query reads what stands behind the path of an address.
 func (p *patterner) query() {
 	end := p.at + 1
-	for end < len(p.in) && p.in[end] > ' ' && strings.IndexByte("\"'`<>()[]{}", p.in[end]) < 0 {
+	for end < len(p.in) && end != p.closing && p.in[end] > ' ' && strings.IndexByte("\"'`<>()[]{}", p.in[end]) < 0 {
 		end++
 	}
 	for end > p.at+1 && strings.IndexByte(".,:;!?", p.in[end-1]) >= 0 {
@@ -365,15 +368,10 @@ func (p *patterner) word() {
 	case hex && (len(w) >= 16 || !joined && (len(w) >= 8 || len(w) >= 6 && p.sense == identity)), seen&foreign == 0 && p.isRandom(w, seen, joined):
 		p.id(len(w))
 	default:
-		if p.path && (w == "tmp" || w == "temp" || w == "Temp") {
-			p.temporary = true
-		}
 		if p.one {
 			p.one = false
 			if p.n > 1 && p.out[p.n-1] == ' ' && p.out[p.n-2] == '#' {
-				p.add(severalOf(w))
-				p.sense = silent
-				return
+				w = severalOf(w)
 			}
 		}
 		p.add(w)
@@ -410,6 +408,9 @@ func (p *patterner) isName(w string, begin int, seen class, joined bool) bool {
 
 // learn takes from a word what it says of a number behind it.
 func (p *patterner) learn(w string) {
+	if p.path && (w == "tmp" || w == "temp" || w == "Temp") {
+		p.temporary = true
+	}
 	switch s := senseOf(w, p.sense); s {
 	case method:
 		p.request, p.web = true, true
@@ -430,198 +431,6 @@ func (p *patterner) learn(w string) {
 			p.web = true
 		}
 	}
-}
-
-// isCode says whether a word with digits tells causes apart.
-func (p *patterner) isCode(w string, begin int, number, joined bool, seen class) bool {
-	next, then := byte(0), byte(0)
-	if p.at < len(p.in) {
-		next = p.in[p.at]
-	}
-	if p.at+1 < len(p.in) {
-		then = p.in[p.at+1]
-	}
-	if p.kept > 0 && len(w) <= 5 && p.follows(w, begin, number) {
-		return true
-	}
-	if number && len(w) == 1 && p.sense >= status && !p.path && enhanced(p.in[begin:]) {
-		return true
-	}
-	if next == '.' && isDigit(then) { // a part of a decimal number, of a version, of an address
-		return false
-	}
-	if !number {
-		switch p.sense {
-		case sqlState:
-			return len(w) == 5 && !joined
-		case code, failure, failed, exact:
-			if len(w) > 2 && len(w) <= 10 && w[0] == '0' && w[1]|0x20 == 'x' {
-				return true
-			}
-		}
-		if w[0] == '0' {
-			return knownResult(w)
-		}
-		return seen&capital != 0 && (knownCode(w, p.sense >= status || begin == 0 || p.sense != identity && begin > 1 && p.in[begin-2:begin] == ": ") || len(w) == 5 && p.alone(begin, next, then) && knownState(w))
-	}
-	switch n := len(w); p.sense {
-	case status:
-		if n <= 3 {
-			return true
-		}
-	case answered:
-		if n == 3 && (w[0] == '4' || w[0] == '5') && endsClause(p.in[p.at:]) {
-			return true
-		}
-	case code:
-		if n <= 3 || p.behindSign(n) && (n == 4 || n == 5 && w[:2] == "11") || n == 5 && w == "11000" { // MongoDB's are longer
-			return true
-		}
-	case failure:
-		if n <= 5 {
-			return true
-		}
-	case failed:
-		if n <= 5 && (next == 0 || strings.IndexByte(":,;.)(]-", next) >= 0 || next == ' ' && then == '(') {
-			return true
-		}
-	case exact:
-		if n <= 10 {
-			return true
-		}
-	case sqlState:
-		if n == 5 {
-			return true
-		}
-	}
-	switch n := len(w); {
-	case n == 3:
-		switch {
-		case begin == 0 && next == ' ' && enhanced(p.in[p.at+1:]):
-			return true
-		case p.sense == identity || !knownStatus(w):
-			return false
-		case next == ' ':
-			return classes[then]&capital != 0 && p.fresh(begin)
-		}
-		return p.web && (next == 0 || strings.IndexByte(":,;.)]", next) >= 0)
-	case n == 4 && begin == 1:
-		return p.in[0] == '(' && next == ',' && w[0] <= '3' // a tuple, as PyMySQL raises it
-	case n == 4 && p.state:
-		return p.fresh(begin)
-	case n == 5:
-		return p.alone(begin, next, then) && knownState(w)
-	}
-	return false
-}
-
-// follows says whether a number belongs to the code before it, as in "Error 1213 (40001)" and "550 5.1.1".
-func (p *patterner) follows(w string, begin int, number bool) bool {
-	if begin-p.kept > 3 || !number && !knownState(w) {
-		return false
-	}
-	switch between := p.in[p.kept:begin]; between {
-	case " (", "(", " [", "] [", "][", "/", ".":
-		return true
-	case " ", "-":
-		return len(w) == 1 && enhanced(p.in[begin:])
-	}
-	return false
-}
-
-// enhanced says whether a text begins with a code such as 5.1.1 of RFC 3463.
-func enhanced(s string) bool {
-	return len(s) >= 5 && (s[0] == '2' || s[0] == '4' || s[0] == '5') && s[1] == '.' && isDigit(s[2]) && s[3] == '.' && isDigit(s[4]) &&
-		(len(s) == 5 || !isWord(s[5]) && (s[5] != '.' || len(s) == 6 || !isDigit(s[6])))
-}
-
-// fresh says whether a word begins the text, or a part of it.
-func (p *patterner) fresh(begin int) bool {
-	if begin == 0 {
-		return true
-	}
-	c := p.in[begin-1]
-	if c == ' ' && begin > 1 {
-		c = p.in[begin-2]
-		return c == ':' || c == '>' || c == '-' || c == ','
-	}
-	return strings.IndexByte("([{\"'`", c) >= 0
-}
-
-// alone says whether a word begins the text and a colon follows, or stands alone in brackets.
-func (p *patterner) alone(begin int, next, then byte) bool {
-	if begin == 0 {
-		return next == ':' && then == ' '
-	}
-	switch p.in[begin-1] {
-	case '(':
-		return next == ')'
-	case '[':
-		return next == ']'
-	case ' ':
-		return next == ':' && then == ' ' && begin > 1 && p.in[begin-2] == ':'
-	}
-	return false
-}
-
-// endsClause says whether nothing that is counted comes next: "returned 503 from shop" is a status, "returned 412 rows" is none.
-func endsClause(s string) bool {
-	if len(s) < 2 || s[0] != ' ' {
-		return true
-	}
-	if classes[s[1]]&small == 0 {
-		return true
-	}
-	word := s[1:min(len(s), 9)]
-	if end := strings.IndexAny(word, " ,.;:"); end > 0 {
-		word = word[:end]
-	}
-	switch word {
-	case "from", "for", "on", "when", "after", "while", "by", "at", "in", "instead", "but", "and", "with", "to", "during", "because", "is":
-		return true
-	}
-	return false
-}
-
-// isRandom says whether a word of letters alone is an id nevertheless.
-func (p *patterner) isRandom(w string, seen class, joined bool) bool {
-	if len(w) < 5 {
-		return false
-	}
-	capitals, smalls := seen&capital != 0, seen&small != 0
-	more := careful
-	switch {
-	case p.path, p.sense == identity && (capitals || p.behindSign(len(w))):
-		more = likely
-	}
-	switch {
-	case capitals && !smalls: // a state or a constant, mostly
-		return p.sense == identity && !joined && seen&under == 0 && unlike(w, 2*likely)
-	case joined || seen&under != 0:
-		if end := strings.IndexAny(w, "-_"); !p.bare && end > 0 && senseOf(w[:end], silent) == identity {
-			more = likely
-		}
-		return joined && p.temporary || unlikePart(w, more) || p.sense == identity && capitals && unlike(w, 0)
-	}
-	key := false
-	if p.at+1 < len(p.in) && p.in[p.at] == ':' && isWord(p.in[p.at+1]) { // more of a key or of an id comes
-		begin := p.at - len(w)
-		if key = begin > 1 && p.in[begin-1] == ':' && isWord(p.in[begin-2]); key {
-			more = 2 * likely
-		} else if capitals {
-			more = 0
-		}
-	}
-	return (key || capitals || p.path || p.bare || p.sense == identity) && unlike(w, more)
-}
-
-// behindSign says whether the last n bytes stand behind "=" or ":".
-func (p *patterner) behindSign(n int) bool {
-	at := p.at - n - 1
-	if at > 0 && p.in[at] == ' ' {
-		at--
-	}
-	return at >= 0 && (p.in[at] == '=' || p.in[at] == ':')
 }
 
 // number writes "#" for a value. Values that are joined by one character, or stand behind one another, are one: the

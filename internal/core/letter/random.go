@@ -1,5 +1,10 @@
 package letter
 
+import (
+	"strings"
+	"unicode"
+)
+
 // usual says how usual it is that one letter follows another within words of program texts, from 0, hardly ever, to 9: the
 // logarithm of how much more often than by chance, counted over the words of Go's library and of this project's pages. A line
 // has the letters behind one.
@@ -88,4 +93,44 @@ func unlikePart(w string, more int) bool {
 		begin = end + 1
 	}
 	return false
+}
+
+// isRandom says whether a word of letters alone is an id nevertheless. It must look the less like one, the more its place is one of ids.
+func (p *patterner) isRandom(w string, seen class, joined bool) bool {
+	if len(w) < 5 {
+		return false
+	}
+	parts := joined || seen&under != 0
+	if seen&small == 0 { // a state or a constant, mostly
+		return p.sense == identity && !parts && unlike(w, 2*likely)
+	}
+	capitals := seen&capital != 0 && strings.IndexFunc(w[1:], unicode.IsUpper) >= 0 // others than at the beginning of a name
+	more := careful
+	if p.path || p.sense == identity && (capitals || p.behindSign(len(w))) {
+		more = likely
+	}
+	if parts {
+		if end := strings.IndexAny(w, "-_"); !p.bare && end > 0 && senseOf(w[:end], silent) == identity {
+			more = likely // "order_m8ftrx"
+		}
+		return joined && p.temporary || unlikePart(w, more) || p.sense == identity && capitals && unlike(w, 0)
+	}
+	ids := capitals || p.path || p.bare || p.sense == identity
+	if p.at+1 < len(p.in) && p.in[p.at] == ':' && isWord(p.in[p.at+1]) { // a part of a key such as "cart:x8ftrx:items"
+		if begin := p.at - len(w); begin > 1 && p.in[begin-1] == ':' && isWord(p.in[begin-2]) {
+			ids, more = true, 2*likely
+		} else if capitals {
+			more = 0
+		}
+	}
+	return ids && unlike(w, more)
+}
+
+// behindSign says whether the last n bytes stand behind "=" or ":".
+func (p *patterner) behindSign(n int) bool {
+	at := p.at - n - 1
+	if at > 0 && p.in[at] == ' ' {
+		at--
+	}
+	return at >= 0 && (p.in[at] == '=' || p.in[at] == ':')
 }
