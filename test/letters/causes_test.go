@@ -463,6 +463,47 @@ var shapes = []shape{
 		return fmt.Sprintf("%d.%03d,%02d EUR liegt über dem Limit von 1.000,00 EUR", 1+c.IntN(99), c.IntN(1000), c.IntN(100))
 	}},
 	{"parts of a key", func(c chance) string { return "cart:" + c.of(base36, 6) + ":items is not a list" }},
+	// Written after the rule, for the third time.
+	{"channel of Slack", func(c chance) string { return "channel C0" + c.of(decimal+upper, 9) + " is archived" }},
+	{"document of Google", func(c chance) string { return "spreadsheet 1" + c.of(nano, 43) + " is not shared with the service" }},
+	{"message of Twilio", func(c chance) string { return "Message SM" + c.hex(16) + " could not be sent" }},
+	{"capture of PayPal", func(c chance) string { return "capture " + c.of(decimal+upper, 17) + " was refunded" }},
+	{"order of Amazon", func(c chance) string {
+		return "order " + c.of(decimal, 3) + "-" + c.of(decimal, 7) + "-" + c.of(decimal, 7) + " is pending"
+	}},
+	{"article of Amazon", func(c chance) string { return "no offer for B0" + c.of(decimal+upper, 8) }},
+	{"record of Salesforce", func(c chance) string { return "UNABLE_TO_LOCK_ROW: record 0065g00000" + c.of(base62, 8) + " is locked" }},
+	{"document of Firestore", func(c chance) string {
+		return "no document at /users/" + c.of(base62, 28) + "/orders/" + c.of(base62, 20)
+	}},
+	{"checksums", func(c chance) string { return "expected checksum 0x" + c.hex(2) + ", was 0x" + c.hex(2) }},
+	{"object of Java with quotes", func(c chance) string {
+		return "cannot save Customer{id=" + c.num(5) + ", email='" + c.of(lower, 5) + "@" + c.domain() + "', zip='" + c.of(decimal, 5) + "'}"
+	}},
+	{"workflow", func(c chance) string {
+		return "workflow order-" + c.uuid() + ", run " + c.uuid() + " is already closed"
+	}},
+	{"text of Spring", func(c chance) string {
+		return "Failed to convert from type [java.lang.String] to type [java.lang.Long] for value [" + c.num(3) + "a]"
+	}},
+	{"header of a request", func(c chance) string { return "rejected, Retry-After: " + c.num(3) + ", X-Request-Id: " + c.uuid() }},
+	{"queue of the server", func(c chance) string { return "no queue 'amq.gen-" + c.of(nano, 22) + "' in vhost '/'" }},
+	{"consumer tag", func(c chance) string { return "consumer amq.ctag-" + c.of(nano, 22) + " was cancelled" }},
+	{"number with a slash", func(c chance) string { return "policy 2026/" + c.of(decimal, 6) + " has lapsed" }},
+	{"file with date and version", func(c chance) string {
+		return "cannot open report_" + c.time().Format("2006-01-02") + "_v" + c.num(1) + ".pdf"
+	}},
+	{"use of memory", func(c chance) string {
+		return fmt.Sprintf("heap is %.1f%% full: %.1fG of %dG", c.Float64()*100, c.Float64()*9, 1+c.IntN(64))
+	}},
+	{"position in a document", func(c chance) string { return "XML document is not well formed at (" + c.num(3) + ";" + c.num(2) + ")" }},
+	{"quantity", func(c chance) string {
+		return c.num(2) + " x " + c.of(decimal, 4) + "-" + c.of(upper, 2) + " are not in stock"
+	}},
+	{"session in a cookie", func(c chance) string {
+		return "JSESSIONID=" + strings.ToUpper(c.hex(16)) + ".node" + c.num(1) + " has expired"
+	}},
+	{"amount in cents", func(c chance) string { return "amount_cents: " + c.num(6) + " differs from total_cents: " + c.num(6) }},
 }
 
 // pair is two texts of different causes.
@@ -608,6 +649,24 @@ var pairs = []pair{
 	{"System.Net.Sockets.SocketException (10061): no", "System.Net.Sockets.SocketException (10054): no"},
 	{"npm ERR! code E404", "npm ERR! code E403"},
 	{"subprocess returned non-zero exit status 2", "subprocess returned non-zero exit status 127"},
+	// Written after the rule, for the third time.
+	{"Payment declined: insufficient_funds", "Payment declined: do_not_honor"},
+	{"ClassNotFound: com.shop.OrderDto", "ClassNotFound: com.shop.BillDto"},
+	{"NOAUTH from redis-1", "READONLY from redis-1"},
+	{"Response: 500 from billing", "Response: 503 from billing"},
+	{"http.status_code=500 url=/x", "http.status_code=502 url=/x"},
+	{"ERROR [42P01]: failed", "ERROR [42703]: failed"},
+	{"result code 10: failed", "result code 20: failed"},
+	{"return code 0x80 from the card", "return code 0x90 from the card"},
+	{"Exited (1) 3 minutes ago", "Exited (137) 3 minutes ago"},
+	{"oom: signal=9", "oom: signal=11"},
+	{"vhost 'shop' not found", "vhost 'mail' not found"},
+	{`Cannot query field "vat" on type "Order"`, `Cannot query field "price" on type "Order"`},
+	{"SOAP fault code: 1001", "SOAP fault code: 1002"},
+	{"statusCode: 404, body: null", "statusCode: 410, body: null"},
+	{"SmtpException: 5.7.1", "SmtpException: 4.7.0"},
+	{"received 429 while charging order 12", "received 500 while charging order 12"},
+	{"PLS-00201: identifier", "PLS-00306: identifier"},
 }
 
 // The letters of one cause are one group, whatever ids their texts have.
