@@ -40,14 +40,12 @@ func configCommand() *cobra.Command {
 		&cobra.Command{
 			Use: "convert FILE", Short: "Print a file of Erlang terms, such as rabbitmq.config or advanced.config, as lines of rabbitmq.conf", Args: cobra.ExactArgs(1),
 			Long: "Prints the settings of a file of Erlang terms in the form of rabbitmq.conf, with its secrets. A comment above a line says that it\n" +
-				"has no effect or is refused; comments at the end name the settings that rabbitmq.conf has no name for.",
+				"has no effect or is refused; comments at the end name the settings that rabbitmq.conf has no name for. What cannot be converted\n" +
+				"is an error, and a line that no node starts with.",
 			RunE: func(c *cobra.Command, args []string) error {
 				text, err := convertConfig(args[0])
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprint(c.OutOrStdout(), text)
-				return err
+				_, failed := fmt.Fprint(c.OutOrStdout(), text)
+				return errors.Join(err, failed)
 			},
 		},
 		&cobra.Command{

@@ -128,6 +128,7 @@ func TestFilesBesideTheMainFile(t *testing.T) {
 		{[]string{"convert", old}, nil, []string{"heartbeat = 9\n"}, true},
 		{[]string{"convert", main}, nil, []string{"heartbeat = 1\n"}, true},
 		{[]string{"convert", broken}, nil, []string{"line 2: "}, false},
+		{[]string{"convert", write("f/rabbitmq.config", "[{rabbit, [{heartbeat, 5}, {default_pass, <<\"pa'ss # word\">>}]}].")}, nil, []string{"heartbeat = 5\nnot converted: ", "cannot be converted", "default_pass", "!pa'ss"}, false},
 	} {
 		for _, name := range []string{"RABBITMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE"} {
 			t.Setenv(name, tt.env[name])

@@ -197,7 +197,7 @@ func missingDefinitions(c *config.Config) error {
 	return errors.Join(missing...)
 }
 
-// convertConfig returns a file of Erlang terms as lines of rabbitmq.conf. A file that has lines already is returned as it is.
+// convertConfig returns a file of Erlang terms as lines of rabbitmq.conf, also if not all of it can be converted. A file that has lines already is returned as it is.
 func convertConfig(name string) (string, error) {
 	f, err := readConfigFile(name)
 	if err != nil || !f.Terms {
@@ -205,7 +205,7 @@ func convertConfig(name string) (string, error) {
 	}
 	text, err := config.ConvertTerms(f)
 	if err != nil {
-		return "", fmt.Errorf("the file cannot be converted:\n%w", err)
+		return text, fmt.Errorf("the file cannot be converted:\n%w", err)
 	}
 	return text, nil
 }
