@@ -69,7 +69,13 @@ func TestStopAppAndStartApp(t *testing.T) {
 	configure("cluster_name = before")
 	c, lines := begin()
 	run(0, "Stopping rabbit application", "stop_app")
-	run(64, "Start it with 'rabbitmqctl start_app'", "list_queues")
+	for _, verb := range []string{"list_queues", "dlq jobs", "rules ls", "lint"} {
+		run(64, "Start it with 'rabbitmqctl start_app'", strings.Fields(verb)...)
+	}
+	for _, check := range []string{"status", "check_running", "is_running", "check_alarms", "check_port_connectivity", "check_port_listener 5672", "check_virtual_hosts", "check_certificate_expiration"} {
+		run(69, "Start it with 'rabbitmqctl start_app'", strings.Fields(check)...)
+	}
+	run(75, "timed out", "await_startup", "--timeout", "0.2")
 	run(0, "Ping succeeded", "ping")
 	run(0, "", "stop_app")
 	configure("cluster_name = after")

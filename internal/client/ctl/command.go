@@ -37,6 +37,7 @@ type verb struct {
 	max     int    // arguments; -1 is no limit
 	aliases []string
 	hidden  bool
+	health  bool                 // it asks whether the node is healthy: one whose application is stopped is not
 	ours    bool                 // no verb of RabbitMQ's: an option with two values is refused
 	flags   func(*pflag.FlagSet) // declares the verb's own
 	run     func(*invocation) error
@@ -52,6 +53,8 @@ type invocation struct {
 	errs io.Writer
 	api  *client
 	name string // of the node, as texts show it
+
+	version string // of the program
 }
 
 // Command returns the root of all verbs. name is what the program is called as:
@@ -174,7 +177,7 @@ func (v verb) command(o *options) *cobra.Command {
 	}
 	c.Flags().VisitAll(remember)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		i := &invocation{options: o, ctx: c.Context(), args: args, set: c.Flags().Changed, out: c.OutOrStdout(), errs: c.ErrOrStderr()}
+		i := &invocation{options: o, ctx: c.Context(), args: args, set: c.Flags().Changed, out: c.OutOrStdout(), errs: c.ErrOrStderr(), version: c.Root().Version}
 		if i.ctx == nil {
 			i.ctx = context.Background()
 		}
@@ -191,7 +194,10 @@ func (v verb) command(o *options) *cobra.Command {
 		if err := i.meant(); err != nil {
 			return err
 		}
-		err = v.run(i)
+		err = explain(v.run(i))
+		if v.health && errors.Is(err, errAppStopped) {
+			return fail(exitUnavailable, "%s", errAppStopped)
+		}
 		var wrong *argumentError
 		if errors.As(err, &wrong) {
 			return invalidArguments(c, args, wrong.text)
