@@ -29,7 +29,7 @@ func findConfig(flag string, getenv func(string) string) configFiles {
 	return configFiles{main: p.ConfigFile, bare: true, more: p.ConfigFiles, advanced: p.AdvancedFile}
 }
 
-// load reads the environment, then the files over it.
+// load reads the environment, then the files over it. After an error the configuration has what could be read, for who looks for more errors.
 func (f configFiles) load(getenv func(string) string) (config.Config, []config.Warning, error) {
 	conf := config.Default()
 	warnings, err := config.Environment(&conf, getenv)
@@ -49,13 +49,14 @@ func (f configFiles) load(getenv func(string) string) (config.Config, []config.W
 		texts = append(texts, text)
 	}
 	more, err := config.ParseFiles(&conf, getenv, texts...)
+	warnings = slices.Concat(warnings, passedOver, more)
 	if err == nil {
 		err = conf.Check()
 	}
 	if err != nil {
-		return conf, nil, fmt.Errorf("configuration:\n%w", err)
+		return conf, warnings, fmt.Errorf("configuration:\n%w", err)
 	}
-	return conf, slices.Concat(warnings, passedOver, more), nil
+	return conf, warnings, nil
 }
 
 func readConfigFile(name string) (config.File, error) {

@@ -31,7 +31,7 @@ func serverCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.dataDir, "data-dir", "./data", "directory for all persistent data")
-	flags.StringVar(&f.host, "host", "127.0.0.1", "host to listen on where neither the configuration nor a flag below sets an address; any means all interfaces")
+	flags.StringVar(&f.host, "host", defaultHost, "host to listen on where neither the configuration nor a flag below sets an address; any means all interfaces")
 	flags.StringVar(&f.amqp, "amqp", "", "HOST:PORT for AMQP, several with commas between, or none (default HOST:5672)")
 	flags.StringVar(&f.http, "http", "", "HOST:PORT for the management API, or none (default HOST:15672)")
 	flags.StringVar(&f.prometheus, "prometheus", "", "HOST:PORT for metrics, or none (default HOST:15692)")
@@ -185,8 +185,10 @@ func (f serverFlags) address(said bool, value, port string) config.Address {
 	return config.Address{Value: net.JoinHostPort(host, port)}
 }
 
-// anyHost stands for all interfaces.
-const anyHost = "any"
+const (
+	defaultHost = "127.0.0.1"
+	anyHost     = "any" // all interfaces
+)
 
 func warn(logger *slog.Logger, warnings []config.Warning) {
 	for _, w := range warnings {
