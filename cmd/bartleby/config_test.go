@@ -77,8 +77,8 @@ func TestConfigCommands(t *testing.T) {
 		}, false},
 		{[]string{"config", "check", write("ports", "listeners.tcp.1 = 127.0.0.1:5673\nlisteners.tcp.2 = ::1:5673\nprometheus.tcp.port = 5673")}, []string{"prometheus.tcp and listeners.tcp: two listeners at port 5673"}, false},
 		{[]string{"config", "check", write("places", "listeners.tcp.1 = 127.0.0.1:5673\nlisteners.tcp.2 = ::1:5673\nmanagement.tcp.port = 15673")}, []string{"configuration is valid"}, true},
-		{[]string{"config", "check", write("doubtful", "vm_memory_high_watermark.absolute = 1GB\nvm_memory_high_watermark.relative = 0.5\ndefault_user_tags.adminstrator = true\nssl_options.cacertfile = /no/such")}, []string{
-			"line 1: vm_memory_high_watermark.absolute: no effect: vm_memory_high_watermark.relative, which comes later, counts", "adminstrator: no effect: the tag gives no rights; did you mean default_user_tags.administrator?",
+		{[]string{"config", "check", write("doubtful", "vm_memory_high_watermark.absolute = 1GB\nvm_memory_high_watermark.relative = 0.5\ndefault_user_tags.policymakers = true\nssl_options.cacertfile = /no/such")}, []string{
+			"line 1: vm_memory_high_watermark.absolute: no effect: vm_memory_high_watermark.relative, which comes later, counts", "policymakers: no effect: the tag gives no rights; did you mean default_user_tags.policymaker?",
 			"ssl_options: no effect: no listener uses it", "!relative: no effect", "configuration is valid",
 		}, true},
 		{[]string{"config", "check", write("pair", "ssl_options.certfile = "+cert+"\nssl_options.keyfile = "+cert)}, []string{"ssl_options: "}, false},
