@@ -135,7 +135,10 @@ func runServer(c *cobra.Command, f serverFlags) error {
 			return fmt.Errorf("stopping: %w", err)
 		}
 		logger.Info("the application is stopped: rabbitmqctl start_app starts it")
-		start, err := stopped.Wait(end.c)
+		start, err := stopped.Wait(end.c, func() error {
+			_, _, err := load()
+			return err
+		})
 		if start {
 			if conf, warnings, err = load(); err == nil {
 				warn(logger, warnings)
