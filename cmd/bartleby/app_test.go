@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,7 +70,13 @@ func TestStopAppAndStartApp(t *testing.T) {
 	configure("cluster_name = before")
 	c, lines := begin()
 	run(0, "Stopping rabbit application", "stop_app")
-	run(64, "Start it with 'rabbitmqctl start_app'", "list_queues")
+	for _, verb := range []string{"list_queues", "dlq jobs", "rules ls", "lint"} {
+		run(64, "Start it with 'rabbitmqctl start_app'", strings.Fields(verb)...)
+	}
+	for _, check := range []string{"status", "check_running", "is_running", "check_alarms", "check_port_connectivity", "check_port_listener 5672", "check_virtual_hosts", "check_certificate_expiration"} {
+		run(69, "Start it with 'rabbitmqctl start_app'", strings.Fields(check)...)
+	}
+	run(75, "timed out", "await_startup", "--timeout", "0.2")
 	run(0, "Ping succeeded", "ping")
 	run(0, "", "stop_app")
 	configure("cluster_name = after")
@@ -93,8 +100,24 @@ func TestStopAppAndStartApp(t *testing.T) {
 	c, lines = begin()
 	run(0, "", "stop_app")
 	configure("listeners.tcp.default = nonsense")
+	run(69, "listeners.tcp.default: \"nonsense\"", "start_app")
+	run(69, "Start it with 'rabbitmqctl start_app'", "check_running")
+	configure("cluster_name = mended")
+	run(0, "", "start_app")
+	run(0, "mended", "cluster_status")
+	run(0, "", "stop_app")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	configure("web_amqp.tcp.ip = 127.0.0.1\nweb_amqp.tcp.port = " + port)
 	run(70, "the node has ended; its log says why", "start_app")
-	ends(c, lines, 1, "nonsense")
+	ends(c, lines, 1, "address already in use")
 }
 
 // Many who stop and start the application at once get in turn what each asked for.

@@ -67,6 +67,20 @@ func TestConfigCommands(t *testing.T) {
 		{[]string{"config", "check", filepath.Join(dir, "none.conf")}, []string{"there is no such file"}, false},
 		{[]string{"config", "check", write("bad", "hearbeat = 3")}, []string{"line 1: hearbeat: unknown key; did you mean heartbeat?"}, false},
 		{[]string{"config", "check", write("needs", "listeners.ssl.default = 5671")}, []string{"needs ssl_options.certfile"}, false},
+		{[]string{"config", "check"}, []string{"no file was read: ", "configuration is valid\n"}, true},
+		{[]string{"config", "check", good}, []string{"read: " + good + "\n"}, true},
+		{[]string{"config", "check", dir}, []string{"read: " + good + "\n", "read: " + filepath.Join(dir, "20.conf") + "\n"}, true},
+		// All of it in one pass.
+		{[]string{"config", "check", write("all", "hearbeat = 3\nnet_ticktime = 60\nload_definitions = /lost.json\nlisteners.ssl.default = 5671\nssl_options.certfile = /lost.crt\nssl_options.keyfile = /lost.key\n"+
+			"ssl_options.cacertfile = /lost.ca\nssl_options.verify = verify_peer\nlisteners.tcp.default = 15672")}, []string{
+			"unknown key", "net_ticktime: no effect", "/lost.json: there is no such file", "ssl_options.certfile: ", "ssl_options.keyfile: ", "ssl_options.cacertfile: ", "two listeners at port 15672",
+		}, false},
+		{[]string{"config", "check", write("ports", "listeners.tcp.1 = 127.0.0.1:5673\nlisteners.tcp.2 = ::1:5673\nprometheus.tcp.port = 5673")}, []string{"prometheus.tcp and listeners.tcp: two listeners at port 5673"}, false},
+		{[]string{"config", "check", write("places", "listeners.tcp.1 = 127.0.0.1:5673\nlisteners.tcp.2 = ::1:5673\nmanagement.tcp.port = 15673")}, []string{"configuration is valid"}, true},
+		{[]string{"config", "check", write("doubtful", "vm_memory_high_watermark.absolute = 1GB\nvm_memory_high_watermark.relative = 0.5\ndefault_user_tags.policymakers = true\nssl_options.cacertfile = /no/such")}, []string{
+			"line 1: vm_memory_high_watermark.absolute: no effect: vm_memory_high_watermark.relative, which comes later, counts", "policymakers: no effect: the tag gives no rights; did you mean default_user_tags.policymaker?",
+			"ssl_options: no effect: no listener uses it", "!relative: no effect", "configuration is valid",
+		}, true},
 		{[]string{"config", "check", write("pair", "ssl_options.certfile = "+cert+"\nssl_options.keyfile = "+cert)}, []string{"ssl_options: "}, false},
 	} {
 		prints(t, tt.want, tt.ok, tt.args...)
@@ -128,6 +142,7 @@ func TestFilesBesideTheMainFile(t *testing.T) {
 		{[]string{"convert", old}, nil, []string{"heartbeat = 9\n"}, true},
 		{[]string{"convert", main}, nil, []string{"heartbeat = 1\n"}, true},
 		{[]string{"convert", broken}, nil, []string{"line 2: "}, false},
+		{[]string{"convert", write("f/rabbitmq.config", "[{rabbit, [{heartbeat, 5}, {default_pass, <<\"pa'ss # word\">>}]}].")}, nil, []string{"heartbeat = 5\nnot converted: ", "cannot be converted", "default_pass", "!pa'ss"}, false},
 	} {
 		for _, name := range []string{"RABBITMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILES", "RABBITMQ_ADVANCED_CONFIG_FILE"} {
 			t.Setenv(name, tt.env[name])

@@ -29,7 +29,7 @@ func findConfig(flag string, getenv func(string) string) configFiles {
 	return configFiles{main: p.ConfigFile, bare: true, more: p.ConfigFiles, advanced: p.AdvancedFile}
 }
 
-// load reads the environment, then the files over it.
+// load reads the environment, then the files over it. After an error the configuration has what could be read, for who looks for more errors.
 func (f configFiles) load(getenv func(string) string) (config.Config, []config.Warning, error) {
 	conf := config.Default()
 	warnings, err := config.Environment(&conf, getenv)
@@ -49,13 +49,14 @@ func (f configFiles) load(getenv func(string) string) (config.Config, []config.W
 		texts = append(texts, text)
 	}
 	more, err := config.ParseFiles(&conf, getenv, texts...)
+	warnings = slices.Concat(warnings, passedOver, more)
 	if err == nil {
 		err = conf.Check()
 	}
 	if err != nil {
-		return conf, nil, fmt.Errorf("configuration:\n%w", err)
+		return conf, warnings, fmt.Errorf("configuration:\n%w", err)
 	}
-	return conf, slices.Concat(warnings, passedOver, more), nil
+	return conf, warnings, nil
 }
 
 func readConfigFile(name string) (config.File, error) {
@@ -197,7 +198,7 @@ func missingDefinitions(c *config.Config) error {
 	return errors.Join(missing...)
 }
 
-// convertConfig returns a file of Erlang terms as lines of rabbitmq.conf. A file that has lines already is returned as it is.
+// convertConfig returns a file of Erlang terms as lines of rabbitmq.conf, also if not all of it can be converted. A file that has lines already is returned as it is.
 func convertConfig(name string) (string, error) {
 	f, err := readConfigFile(name)
 	if err != nil || !f.Terms {
@@ -205,7 +206,7 @@ func convertConfig(name string) (string, error) {
 	}
 	text, err := config.ConvertTerms(f)
 	if err != nil {
-		return "", fmt.Errorf("the file cannot be converted:\n%w", err)
+		return text, fmt.Errorf("the file cannot be converted:\n%w", err)
 	}
 	return text, nil
 }

@@ -43,7 +43,7 @@ func checkDefinitions(c *cobra.Command, path string, text []byte, strict bool) e
 	shovels := func(component string) bool { return component == "shovel" }
 	obstacles, warnings, err := definitions.Check(c.Context(), broker.Options{Strict: strict}, nil, text, "", shovels)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return fmt.Errorf("%s: %w%s", path, err, definitions.SyntaxError(text))
 	}
 	for _, w := range warnings {
 		c.Printf("warning: %s\n", w)

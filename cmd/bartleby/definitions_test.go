@@ -38,4 +38,10 @@ func TestDefinitionsCheck(t *testing.T) {
 	if out, err := run(`{"vhosts":[{"name":"v"}]}`); err != nil || !strings.Contains(out, "all of it can be imported") {
 		t.Errorf("%v: %s", err, out)
 	}
+	if out, err := run(`{"queus":[{"name":"q","vhost":"v"}]}`); err != nil || !strings.Contains(out, `warning: the section "queus" is none of definitions`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := run("{\"vhosts\":[\n{\"name\":\"v\",}]}"); err == nil || !strings.Contains(err.Error(), "failed_to_parse_json: line 2, column 13: ") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

@@ -31,7 +31,7 @@ func serverCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.dataDir, "data-dir", "./data", "directory for all persistent data")
-	flags.StringVar(&f.host, "host", "127.0.0.1", "host to listen on where neither the configuration nor a flag below sets an address; any means all interfaces")
+	flags.StringVar(&f.host, "host", defaultHost, "host to listen on where neither the configuration nor a flag below sets an address; any means all interfaces")
 	flags.StringVar(&f.amqp, "amqp", "", "HOST:PORT for AMQP, several with commas between, or none (default HOST:5672)")
 	flags.StringVar(&f.http, "http", "", "HOST:PORT for the management API, or none (default HOST:15672)")
 	flags.StringVar(&f.prometheus, "prometheus", "", "HOST:PORT for metrics, or none (default HOST:15692)")
@@ -135,7 +135,10 @@ func runServer(c *cobra.Command, f serverFlags) error {
 			return fmt.Errorf("stopping: %w", err)
 		}
 		logger.Info("the application is stopped: rabbitmqctl start_app starts it")
-		start, err := stopped.Wait(end.c)
+		start, err := stopped.Wait(end.c, func() error {
+			_, _, err := load()
+			return err
+		})
 		if start {
 			if conf, warnings, err = load(); err == nil {
 				warn(logger, warnings)
@@ -185,8 +188,10 @@ func (f serverFlags) address(said bool, value, port string) config.Address {
 	return config.Address{Value: net.JoinHostPort(host, port)}
 }
 
-// anyHost stands for all interfaces.
-const anyHost = "any"
+const (
+	defaultHost = "127.0.0.1"
+	anyHost     = "any" // all interfaces
+)
 
 func warn(logger *slog.Logger, warnings []config.Warning) {
 	for _, w := range warnings {

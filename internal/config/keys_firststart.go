@@ -23,6 +23,11 @@ var firstStartKeys = []key{
 				p.c.FirstStart.Tags, p.tagged = nil, true
 			}
 			p.c.FirstStart.Tags = member(p.c.FirstStart.Tags, name, on)
+			for _, tag := range tags {
+				if d := distance(name, tag); d > 0 && d <= 2 {
+					return "the tag gives no rights; did you mean default_user_tags." + tag + "?", nil
+				}
+			}
 			return "", nil
 		},
 		show: func(c *Config) []named { return members(c.FirstStart.Tags) },
@@ -69,3 +74,6 @@ func members(list []string) (shown []named) {
 	}
 	return shown
 }
+
+// tags are those that give rights, or take some.
+var tags = []string{"administrator", "monitoring", "policymaker", "management", "impersonator", "reveal", "protected"}

@@ -106,7 +106,14 @@ func (p *parser) all(lines []line) (warnings []Warning, err error) {
 		idle, err := p.set(l.key, l.value)
 		if err != nil {
 			failed = append(failed, &Error{l.file, l.number, l.key, err.Error()})
-		} else if idle != "" {
+			continue
+		}
+		for _, other := range [][2]string{{".relative", ".absolute"}, {".absolute", ".relative"}} {
+			if base, is := strings.CutSuffix(l.key, other[0]); is && idle == "" && last[base+other[1]] > i {
+				idle = base + other[1] + ", which comes later, counts instead"
+			}
+		}
+		if idle != "" {
 			warnings = append(warnings, Warning{l.file, l.number, l.key, idle})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"bartleby.mq/internal/wire/erlterm"
 )
@@ -114,7 +115,7 @@ func (t *terms) value(key, source string, v erlterm.Term) {
 			t.fail(encrypted, source, "the value is encrypted, which is not supported")
 			return
 		}
-		t.tell(v, source, noName)
+		t.unread(v, key, source)
 	case erlterm.Map:
 		for i := 0; i+1 < len(list); i += 2 {
 			name, _ := scalar(list[i])
@@ -125,7 +126,7 @@ func (t *terms) value(key, source string, v erlterm.Term) {
 			for i, e := range list {
 				text, ok := scalar(e)
 				if !ok {
-					t.tell(e, source, noName)
+					t.unread(e, key, source)
 					continue
 				}
 				t.add(key+"."+strconv.Itoa(i+1), source, e.Line, text)
@@ -135,12 +136,21 @@ func (t *terms) value(key, source string, v erlterm.Term) {
 		for _, e := range list {
 			name, value, ok := pair(e)
 			if !ok {
-				t.tell(e, source, noName)
+				t.unread(e, key, source)
 				continue
 			}
 			t.below(key, source, name, value)
 		}
 	}
+}
+
+// unread is for a value of a form that is not read: a setting that rabbitmq.conf has must not be without its value.
+func (t *terms) unread(v erlterm.Term, key, source string) {
+	if lookUp(key) != nil {
+		t.fail(v, source, "has a value of a form that is not read")
+		return
+	}
+	t.tell(v, source, noName)
 }
 
 // below is value for a setting within a setting.
@@ -414,28 +424,47 @@ func staticShovels(t *terms, _ string, v erlterm.Term) {
 	}
 }
 
+// notConverted begins a line that a node refuses to start with, because it is not of the form key = value.
+const notConverted = "not converted: "
+
 // ConvertTerms returns a file of Erlang terms as lines of rabbitmq.conf, with a comment above each line that has no effect or is
-// refused, and comments for what has no name there. Secrets are in it. err says what cannot be read.
+// refused, and comments for what has no name there. Secrets are in it. err says what cannot be read, and which values no line can
+// have; in their place is a line that is refused, so that nobody starts a node without them.
 func ConvertTerms(f File) (string, error) {
 	t := readTerms(f)
 	var b strings.Builder
+	comment := func(format string, args ...any) { b.WriteString("# " + oneLine(fmt.Sprintf(format, args...)) + "\n") }
 	p := newParser(&Config{}) // the values are looked at, and thrown away
 	*p.c = Default()
 	for _, l := range t.lines {
 		switch idle, err := p.set(l.key, l.value); {
 		case err != nil:
-			fmt.Fprintf(&b, "# refused: %v\n", err)
+			comment("refused: %v", err)
 		case idle != "":
-			fmt.Fprintf(&b, "# no effect: %s\n", idle)
+			comment("no effect: %s", idle)
 		}
 		text := Setting{Key: l.key, Value: l.value}.line()
-		if key, value, err := split(text, nil); err != nil || key != l.key || value != l.value {
-			text = fmt.Sprintf("# %s: line %d has a value that rabbitmq.conf cannot have", l.key, l.number)
+		if key, value, err := split(text, nil); err != nil || key != l.key || value != l.value || strings.Contains(text, "\n") {
+			t.failed = append(t.failed, &Error{f.Name, l.number, l.key, "rabbitmq.conf cannot have the value; write $(NAME) instead of it, and set the variable NAME in the node's environment"})
+		} else {
+			b.WriteString(text + "\n")
 		}
-		b.WriteString(text + "\n")
 	}
 	for _, w := range t.warnings {
-		fmt.Fprintf(&b, "# line %d: %s: %s\n", w.Line, w.Key, w.Text)
+		comment("line %d: %s: %s", w.Line, w.Key, w.Text)
+	}
+	for _, err := range t.failed {
+		b.WriteString(notConverted + strings.ReplaceAll(oneLine(err.Error()), "=", "?") + "\n")
 	}
 	return b.String(), errors.Join(t.failed...)
+}
+
+// oneLine is a text without what may end a line.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }

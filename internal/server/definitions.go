@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -66,26 +65,13 @@ func (s *Server) importText(source string, text []byte) error {
 	}
 	warnings, err := definitions.Import(s.broker, text, definitions.How{SkipUnsupported: s.Config.Definitions.SkipUnsupported})
 	if err != nil {
-		return fmt.Errorf("definitions %s: %w%s", source, err, syntaxError(text))
+		return fmt.Errorf("definitions %s: %w%s", source, err, definitions.SyntaxError(text))
 	}
 	for _, w := range warnings {
 		s.Logger.Warn("definitions imported with a warning", "source", source, "warning", w)
 	}
 	s.Logger.Info("definitions imported", "source", source)
 	return s.noteImport(source, text)
-}
-
-// syntaxError says where a text is not JSON; "" if it is JSON.
-func syntaxError(text []byte) string {
-	var v any
-	var wrong *json.SyntaxError
-	if !errors.As(json.Unmarshal(text, &v), &wrong) {
-		return ""
-	}
-	before := text[:min(max(wrong.Offset-1, 0), int64(len(text)))] // the offset is behind the byte
-	line := 1 + bytes.Count(before, []byte("\n"))
-	column := len(before) - bytes.LastIndexByte(before, '\n')
-	return fmt.Sprintf(": line %d, column %d: %v", line, column, wrong)
 }
 
 // maxDefinitions is the maximal size of definitions at a URL, in bytes.

@@ -38,15 +38,16 @@ func (s *Server) StopApp() (*Stopped, error) {
 	return &Stopped{s.Options, s.lock}, nil
 }
 
-// Wait answers on the control socket until the application is to start, or end is closed, which Options.OnStop may do.
-func (p *Stopped) Wait(end <-chan struct{}) (start bool, err error) {
+// Wait answers on the control socket until the application is to start, or end is closed, which Options.OnStop may do. Who asks for a start
+// for which it is not ready is told why, and the application stays stopped. Several may ask at once.
+func (p *Stopped) Wait(end <-chan struct{}, ready func() error) (start bool, err error) {
 	l, err := controlsocket.Listen(p.options.DataDir)
 	if err != nil {
 		return false, fmt.Errorf("nobody can start the application: %w", err)
 	}
 	asked := make(chan struct{}, 1)
 	h := &http.Server{
-		Handler: p.handler(asked), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		Handler: p.handler(asked, ready), ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(p.options.Logger.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
@@ -69,29 +70,36 @@ func (p *Stopped) Wait(end <-chan struct{}) (start bool, err error) {
 	return start, nil
 }
 
-// handler answers what can be asked of a stopped application; it sends to asked when it is to start.
-func (p *Stopped) handler(asked chan<- struct{}) http.Handler {
+// handler answers what can be asked of a stopped application; it sends to asked when it is to start, and is ready for that.
+func (p *Stopped) handler(asked chan<- struct{}, ready func() error) http.Handler {
 	m := http.NewServeMux()
+	refuse := func(w http.ResponseWriter, kind, reason string) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": kind, "reason": reason})
+	}
 	done := func(do func()) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			do()
 			w.WriteHeader(http.StatusNoContent)
 		}
 	}
-	m.HandleFunc("POST /api/control/start-app", done(func() {
+	m.HandleFunc("POST /api/control/start-app", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready(); err != nil {
+			p.options.Logger.Error("the application is not started, and stays stopped", "error", err)
+			refuse(w, "not_ready", "The application stays stopped: "+err.Error())
+			return
+		}
 		select {
 		case asked <- struct{}{}:
 		default: // somebody has asked already
 		}
-	}))
+		w.WriteHeader(http.StatusNoContent)
+	})
 	m.HandleFunc("POST /api/control/stop-app", done(func() {}))
 	m.HandleFunc("POST /api/control/stop", done(func() { p.options.OnStop() }))
 	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_ = json.NewEncoder(w).Encode(map[string]string{
-			"error": api.AppStopped, "reason": "this command requires the 'rabbit' app to be running on the target node. Start it with 'rabbitmqctl start_app'.",
-		})
+		refuse(w, api.AppStopped, "this command requires the 'rabbit' app to be running on the target node. Start it with 'rabbitmqctl start_app'.")
 	})
 	return m
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -89,12 +90,13 @@ func TestAnApplicationStopsAndStartsAgain(t *testing.T) {
 		start bool
 		err   error
 	}
+	var notReady error // only changed while nobody asks
 	wait := func(ends <-chan struct{}) <-chan end {
 		ended := make(chan end, 1)
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
-			start, err := stopped.Wait(ends)
+			start, err := stopped.Wait(ends, func() error { return notReady })
 			ended <- end{start, err}
 		}()
 		<-begun
@@ -114,6 +116,11 @@ func TestAnApplicationStopsAndStartsAgain(t *testing.T) {
 	if status, _ := ask(t, dir, "POST", "control/stop-app", "{}"); status != http.StatusNoContent {
 		t.Errorf("another stop is answered %d", status)
 	}
+	notReady = errors.New("a line is wrong")
+	if status, text := ask(t, dir, "POST", "control/start-app", "{}"); status != http.StatusServiceUnavailable || !strings.Contains(text, "stays stopped: a line is wrong") {
+		t.Errorf("a start that is not possible is answered %d %s", status, text)
+	}
+	notReady = nil
 	if status, _ := ask(t, dir, "POST", "control/start-app", "{}"); status != http.StatusNoContent {
 		t.Errorf("the start is answered %d", status)
 	}

@@ -217,6 +217,9 @@ func start(o Options, lock *dirLock) (s *Server, err error) {
 	if a.HTTPS != nil {
 		said = append(said, "https", a.HTTPS)
 	}
+	if open := a.open(); len(open) > 0 {
+		s.Logger.Info("listeners that other machines can reach", "addresses", open)
+	}
 	s.Logger.Info("Server startup complete", append(said, "data_dir", o.DataDir, "version", o.Version, "took", time.Since(began).Round(time.Millisecond))...)
 	return s, nil
 }
@@ -231,6 +234,16 @@ func (s *Server) Addresses() Addresses {
 	a := s.addrs
 	a.AMQP, a.AMQPS = slices.Clone(a.AMQP), slices.Clone(a.AMQPS)
 	return a
+}
+
+// open lists the addresses that are not of this machine alone.
+func (a *Addresses) open() (open []net.Addr) {
+	for _, at := range slices.Concat(a.AMQP, a.AMQPS, []net.Addr{a.HTTP, a.HTTPS, a.Prometheus, a.PrometheusHTTPS, a.WebAMQP, a.WebAMQPS}) {
+		if tcp, is := at.(*net.TCPAddr); is && !tcp.IP.IsLoopback() {
+			open = append(open, at)
+		}
+	}
+	return open
 }
 
 // orNone is an address as the configuration writes it where there is no listener.

@@ -365,3 +365,18 @@ func TestAllowanceFollowsTheRoom(t *testing.T) {
 		}
 	}
 }
+
+// The log names at the start the listeners that other machines can reach.
+func TestTheLogNamesOpenListeners(t *testing.T) {
+	for _, prometheus := range []string{"127.0.0.1:0", ":0"} {
+		o, log := options(t.TempDir())
+		o.Prometheus = prometheus
+		s := mustStart(t, o)
+		_, open, told := strings.Cut(log.String(), "listeners that other machines can reach")
+		open, _, _ = strings.Cut(open, "\n")
+		if told != (prometheus == ":0") || told && (!strings.Contains(open, s.Addresses().Prometheus.String()) || strings.Contains(open, "127.0.0.1")) {
+			t.Errorf("with %s: %v %s", prometheus, told, open)
+		}
+		mustStop(t, s)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"bartleby.mq/internal/run/definitions"
 )
 
 // A node says at its start that the last one on the directory was killed; a command that looked at the directory meanwhile
@@ -57,7 +59,7 @@ func TestWordsAboutDefinitions(t *testing.T) {
 		"{":                         ": line 1, column 1: unexpected end of JSON input",
 		"{}":                        "",
 	} {
-		if got := syntaxError([]byte(text)); got != want && (want == "" || !strings.HasPrefix(got, want)) {
+		if got := definitions.SyntaxError([]byte(text)); got != want && (want == "" || !strings.HasPrefix(got, want)) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

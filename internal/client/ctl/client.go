@@ -268,6 +268,9 @@ func refusal(status int, text []byte) error {
 	return e
 }
 
+// errAppStopped is what a verb says that needs a running application, with the code of a wrong call, as RabbitMQ's.
+var errAppStopped = badArgument("this command requires the 'rabbit' app to be running on the target node. Start it with 'rabbitmqctl start_app'.")
+
 // explain turns a refusal that the verb does not handle into a failure.
 func explain(err error) error {
 	var e *apiError
@@ -275,7 +278,7 @@ func explain(err error) error {
 		return err
 	}
 	if e.kind == appStopped {
-		return badArgument("%s", e.reason)
+		return errAppStopped
 	}
 	switch e.status {
 	case http.StatusUnauthorized:

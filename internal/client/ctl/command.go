@@ -37,6 +37,8 @@ type verb struct {
 	max     int    // arguments; -1 is no limit
 	aliases []string
 	hidden  bool
+	health  bool                 // it asks whether the node is healthy: one whose application is stopped is not
+	ours    bool                 // no verb of RabbitMQ's: an option with two values is refused
 	flags   func(*pflag.FlagSet) // declares the verb's own
 	run     func(*invocation) error
 }
@@ -51,6 +53,8 @@ type invocation struct {
 	errs io.Writer
 	api  *client
 	name string // of the node, as texts show it
+
+	version string // of the program
 }
 
 // Command returns the root of all verbs. name is what the program is called as:
@@ -84,6 +88,7 @@ func Command(name string) *cobra.Command {
 	f.Float64VarP(&o.timeout, "timeout", "t", 0, "seconds to wait for the node's answer")
 	f.StringVarP(&o.node, "node", "n", "", "the node's name, for texts; a name on another machine needs --url")
 	f.BoolVarP(&o.longNames, "longnames", "l", false, "accepted for compatibility and ignored")
+	f.VisitAll(remember)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return invalidOption(c, err) })
 	for _, group := range groupsOf(name) {
 		for _, v := range group() {
@@ -134,7 +139,19 @@ func groupsOf(name string) []func() []verb {
 	}
 	return []func() []verb{
 		nodeVerbs, diagnosticVerbs, userVerbs, permissionVerbs, topicPermissionVerbs, vhostVerbs, metadataVerbs, policyVerbs, limitVerbs, parameterVerbs,
-		queueVerbs, leaderVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, whereVerbs, shovelVerbs, replayVerbs, deathVerbs, dropVerbs, lintVerbs, strandedVerbs, asideVerbs, backupVerbs, unsupportedVerbs,
+		queueVerbs, leaderVerbs, exchangeVerbs, bindingVerbs, connectionVerbs, channelVerbs, consumerVerbs, definitionVerbs, whereVerbs, shovelVerbs,
+		ours(replayVerbs), ours(deathVerbs), ours(dropVerbs), ours(lintVerbs), ours(strandedVerbs), ours(asideVerbs), ours(backupVerbs), unsupportedVerbs,
+	}
+}
+
+// ours are verbs that RabbitMQ does not have.
+func ours(group func() []verb) func() []verb {
+	return func() []verb {
+		verbs := group()
+		for n := range verbs {
+			verbs[n].ours = true
+		}
+		return verbs
 	}
 }
 
@@ -149,14 +166,18 @@ func (v verb) command(o *options) *cobra.Command {
 			case v.max >= 0 && len(args) > v.max:
 				return invalidArguments(c, args, "too many arguments.")
 			}
+			if name := contradicted(c.Flags()); v.ours && name != "" {
+				return invalidArguments(c, args, "--"+name+" is given twice, with different values.")
+			}
 			return nil
 		},
 	}
 	if v.flags != nil {
 		v.flags(c.Flags())
 	}
+	c.Flags().VisitAll(remember)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		i := &invocation{options: o, ctx: c.Context(), args: args, set: c.Flags().Changed, out: c.OutOrStdout(), errs: c.ErrOrStderr()}
+		i := &invocation{options: o, ctx: c.Context(), args: args, set: c.Flags().Changed, out: c.OutOrStdout(), errs: c.ErrOrStderr(), version: c.Root().Version}
 		if i.ctx == nil {
 			i.ctx = context.Background()
 		}
@@ -173,7 +194,10 @@ func (v verb) command(o *options) *cobra.Command {
 		if err := i.meant(); err != nil {
 			return err
 		}
-		err = v.run(i)
+		err = explain(v.run(i))
+		if v.health && errors.Is(err, errAppStopped) {
+			return fail(exitUnavailable, "%s", errAppStopped)
+		}
 		var wrong *argumentError
 		if errors.As(err, &wrong) {
 			return invalidArguments(c, args, wrong.text)
@@ -181,6 +205,40 @@ func (v verb) command(o *options) *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// given is the value of an option, and remembers whether its line has several. The last one counts for RabbitMQ's tools.
+type given struct {
+	pflag.Value
+	first           string
+	set, contradict bool
+}
+
+// Set sets the value.
+func (g *given) Set(text string) error {
+	g.contradict = g.contradict || g.set && text != g.first
+	if !g.set {
+		g.set, g.first = true, text
+	}
+	return g.Value.Set(text)
+}
+
+// remember lets an option remember what it is given, unless it is a list.
+func remember(f *pflag.Flag) {
+	if _, list := f.Value.(pflag.SliceValue); !list {
+		f.Value = &given{Value: f.Value}
+	}
+}
+
+// contradicted is an option that has two values, "" if there is none. With the last of them alone a command would do something else than its
+// line says.
+func contradicted(set *pflag.FlagSet) (name string) {
+	set.Visit(func(f *pflag.Flag) {
+		if g, is := f.Value.(*given); is && g.contradict {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // meant refuses a node on another machine if only this machine was looked at: the command would act on the wrong node. A script

@@ -90,6 +90,7 @@ func run(args ...string) (code int, out, errs string) { return runAs("rabbitmqct
 func runAs(name string, args ...string) (code int, out, errs string) {
 	var stdout, stderr bytes.Buffer
 	root := ctl.Command(name)
+	root.Version = "4.3.6"
 	root.SetArgs(args)
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)

@@ -62,7 +62,7 @@ type question struct{ name, short, before, resource, good string }
 
 func (q question) verb() verb {
 	return verb{
-		name: q.name, short: q.short, max: 0,
+		name: q.name, short: q.short, max: 0, health: true,
 		run: func(i *invocation) error {
 			node, err := i.node()
 			if err != nil {
@@ -113,7 +113,7 @@ func deprecatedCheck(name, text string) verb {
 // alarmsVerb lists alarms; if check is set, an alarm is a failure.
 func alarmsVerb(name, short string, check bool) verb {
 	return verb{
-		name: name, short: short, max: 0,
+		name: name, short: short, max: 0, health: true,
 		run: func(i *invocation) error {
 			node, err := i.node()
 			if err != nil {
@@ -178,7 +178,7 @@ func ports(list []listener) string {
 
 func checkPortListener() verb {
 	return verb{
-		name: "check_port_listener", short: "Health check that exits with a non-zero code if the node is not listening on a port", min: 1, max: 1,
+		name: "check_port_listener", health: true, short: "Health check that exits with a non-zero code if the node is not listening on a port", min: 1, max: 1,
 		usage: "<port> [--timeout <timeout>]",
 		run: func(i *invocation) error {
 			port, err := strconv.Atoi(i.args[0])
@@ -203,7 +203,7 @@ var protocolAliases = map[string]string{"amqp091": "amqp", "amqp10": "amqp", "am
 
 func checkProtocolListener() verb {
 	return verb{
-		name: "check_protocol_listener", short: "Health check that exits with a non-zero code if the node has no listener for a protocol", min: 1, max: 1,
+		name: "check_protocol_listener", health: true, short: "Health check that exits with a non-zero code if the node has no listener for a protocol", min: 1, max: 1,
 		usage: "<protocol> [--timeout <timeout>]",
 		run: func(i *invocation) error {
 			want := strings.ToLower(i.args[0])
@@ -235,7 +235,7 @@ const dialTimeout = 5 * time.Second
 func checkPortConnectivity() verb {
 	var address string
 	return verb{
-		name: "check_port_connectivity", short: "Basic TCP connectivity health check for each listener's port on the target node", max: 0,
+		name: "check_port_connectivity", health: true, short: "Basic TCP connectivity health check for each listener's port on the target node", max: 0,
 		usage: "[--address <ip_address>]",
 		flags: func(f *pflag.FlagSet) { f.StringVar(&address, "address", "", "connect to this address") },
 		run: func(i *invocation) error {
@@ -273,7 +273,7 @@ func checkCertificates() verb {
 	var unit string
 	within := 4
 	return verb{
-		name: "check_certificate_expiration", short: "Checks the expiration date on the certificates for every listener configured to use TLS", max: 0,
+		name: "check_certificate_expiration", health: true, short: "Checks the expiration date on the certificates for every listener configured to use TLS", max: 0,
 		usage: "[--within <period>] [--unit <unit>]",
 		flags: func(f *pflag.FlagSet) {
 			f.IntVar(&within, "within", 4, "number of units")
@@ -296,7 +296,7 @@ func checkCertificates() verb {
 func checkLeaders() verb {
 	var everywhere bool
 	return verb{
-		name: "check_for_quorum_queues_without_an_elected_leader", short: "Checks that all quorum queues that match a pattern have an elected leader",
+		name: "check_for_quorum_queues_without_an_elected_leader", health: true, short: "Checks that all quorum queues that match a pattern have an elected leader",
 		min: 1, max: 1, usage: "[--vhost <vhost>] [--across-all-vhosts] <pattern>",
 		flags: func(f *pflag.FlagSet) { f.BoolVar(&everywhere, "across-all-vhosts", false, "in all virtual hosts") },
 		run: func(i *invocation) error {
@@ -367,17 +367,15 @@ func serverVersion(name string) verb {
 	}
 }
 
-// versionVerb is rabbitmqctl's; the program bartleby has its own.
+// versionVerb is rabbitmqctl's, which needs no node; the program bartleby has its own.
 func versionVerb() verb {
-	v := serverVersion("version")
-	run := v.run
-	v.run = func(i *invocation) error {
-		quiet := i.quiet
-		i.quiet = true
-		defer func() { i.quiet = quiet }()
-		return run(i)
+	return verb{
+		name: "version", short: "Displays the version of RabbitMQ that this program is compatible with", max: 0,
+		run: func(i *invocation) error {
+			i.print("%s", i.version)
+			return nil
+		},
 	}
-	return v
 }
 
 func erlangVersion() verb {

@@ -80,6 +80,7 @@ GROUP  LETTERS  LAST  FIRST  DIED IN  REASON    ERROR                           
 One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 		{"dlq search -q orders.dead --count --older-than 1h", "0\nexit 1\n"},
 		{"dlq search -q orders.dead --count", "3\n"},
+		{"dlq search -q orders.dead --count --source orders --source orders --where header.tenant --where header.tenant=t1", "1\n"},
 		{"dlq search orders.dead --reason tired", "Error:\nfilter 'reason': 'tired' is no reason; it must be rejected, expired, maxlen or delivery_limit\nexit 65\n"},
 		{"dlq search nowhere", "Error:\nno queue 'nowhere' in vhost '/'\nexit 65\n"},
 		{"dlq show zzzz", "Error:\nNo group of dead letters has an id that begins with 'zzzz'. 'bartleby dlq groups' lists them.\nexit 65\n"},
@@ -115,6 +116,8 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 		t.Errorf("%q", got)
 	}
 	for args, has := range map[string]string{
+		"dlq discard orders.dead --source orders --source bills --dry-run": "--source is given twice, with different values.", "dlq search orders.dead --error a --error b": "--error is given twice",
+		"dlq groups -p / --vhost shop": "--vhost is given twice", "replay orders.dead --reason expired --reason rejected --dry-run": "--reason is given twice", "rules ls -p a -p b": "--vhost is given twice",
 		"dlq": "dlq groups", "dlq grops": "Did you mean 'dlq groups'?", "dlq groups --reason tired": "--reason must be one of rejected, expired, maxlen, delivery_limit, not 'tired'", "dlq groups --state old": "--state must be one of new,", "dlq groups --limit 0": "bartleby [--node <node>] [--longnames] [--quiet] dlq groups", "dlq search": "not enough arguments", "dlq show a b c": "too many arguments",
 	} {
 		if got := ours(args); !strings.Contains(got, has) || args != "dlq" && !strings.HasSuffix(got, "exit 64\n") {

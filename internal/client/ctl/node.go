@@ -74,7 +74,7 @@ func (i *invocation) thisNode() (o overview, n nodeInfo, err error) {
 
 func status() verb {
 	return verb{
-		name: "status", short: "Displays status of a node", max: 0, usage: "[--unit <unit>]",
+		name: "status", short: "Displays status of a node", max: 0, health: true, usage: "[--unit <unit>]",
 		run: func(i *invocation) error {
 			o, n, err := i.thisNode()
 			if err != nil {
@@ -205,9 +205,12 @@ func (i *invocation) until(limit time.Duration, done func() (bool, error)) (bool
 	}
 }
 
-// up says whether the node answers. A fault of the request is an error.
+// up says whether the node answers and its application runs. A fault of the request is an error.
 func (i *invocation) up() (bool, error) {
 	err := i.get("whoami", nil)
+	if resting(err) {
+		return false, nil
+	}
 	var refused *apiError
 	if errors.As(err, &refused) {
 		return false, explain(err)

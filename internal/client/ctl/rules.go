@@ -39,6 +39,7 @@ func family(o *options, name, short, long string, verbs []verb) *cobra.Command {
 		},
 	}
 	for _, v := range verbs {
+		v.ours = true
 		c.AddCommand(v.command(o))
 	}
 	return c

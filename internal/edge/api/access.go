@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -99,8 +100,12 @@ func (r *request) logIn(name, password string) *failure {
 	id, err := r.s.b.Authenticate(r.Context(), auth.Credentials{User: name, Password: password}, r.from())
 	r.s.b.Totals.Logins[broker.LoginHTTP].Note(err == nil)
 	if err != nil {
+		foreign := r.foreignHost(err)
+		if foreign != nil {
+			err = fmt.Errorf("the Host of the request is no name of this machine: %w", err)
+		}
 		r.s.Logger.Warn("management login refused", "peer", r.RemoteAddr, "host", r.Host, "error", err)
-		return cmp.Or(r.foreignHost(err), wrongPassword)
+		return cmp.Or(foreign, wrongPassword)
 	}
 	r.proof.asked = time.Now()
 	if id.Asked() {

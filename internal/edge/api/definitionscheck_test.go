@@ -76,3 +76,27 @@ func TestDefinitionsSkipUnsupported(t *testing.T) {
 		}
 	}
 }
+
+// A refused import names the object, whatever it is; in strict mode it says what RabbitMQ says.
+func TestARefusedImportNamesTheObject(t *testing.T) {
+	n, strict := start(t), start(t)
+	strict.b.Strict = true
+	for text, want := range map[string]string{
+		`{"users":[{"name":"bob","password_hash":"!!","tags":""}]}`: "user 'bob': not_base64",
+		`{"users":[{"password":"x","tags":""}]}`:                    "user '': [{key_missing,name}]",
+		`{"bindings":[{"source":"amq.topic","vhost":"/","destination":"nowhere","destination_type":"queue","routing_key":"k","arguments":{}}]}`:                "binding of exchange 'amq.topic' in vhost '/': to queue 'nowhere' with the key 'k': no queue 'nowhere' in vhost '/'",
+		`{"permissions":[{"user":"ann","vhost":"nowhere","configure":"","write":"","read":""}]}`:                                                               "permissions of user 'ann' in vhost 'nowhere': ",
+		`{"policies":[{"vhost":"/","name":"wrong","pattern":"a","apply-to":"all","definition":{"max-length":"ten"}}]}`:                                         `key: \"wrong\"`,
+		`{"policies":[{"vhost":"/","name":"wrong","apply-to":"all","definition":{"max-length":1}}]}`:                                                           "policy 'wrong' in vhost '/': ",
+		`{"queues":[{"name":"lost","vhost":"nowhere","durable":true,"auto_delete":false,"arguments":{}}]}`:                                                     "queue 'lost' in vhost 'nowhere': ",
+		`{"topic_permissions":[{"user":"nobody","vhost":"/","exchange":"amq.topic","write":"","read":""}]}`:                                                    "nobody",
+		`{"parameters":[{"vhost":"/","component":"vhost-limits","name":"limits","value":{"max-queues":"many"}}],"global_parameters":[{"name":"x","value":1}]}`: "limits",
+	} {
+		if a := n.do("POST", "/definitions", text); a.status != 400 || !strings.Contains(a.body, want) {
+			t.Errorf("%s\n%d %s, want %s", text, a.status, a.body, want)
+		}
+		if a := strict.do("POST", "/definitions", text); strings.Contains(a.body, "user 'bob'") || strings.Contains(a.body, "binding of") {
+			t.Errorf("in strict mode: %s", a.body)
+		}
+	}
+}

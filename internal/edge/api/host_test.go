@@ -1,16 +1,20 @@
 package api_test
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+
+	"bartleby.mq/internal/edge/api"
 )
 
 // A page whose name leads to this machine (DNS rebinding) does not log in as guest, with a password or by a cookie. Other users may come
 // by any name, as through a proxy.
 func TestGuestByTheNameOfAnotherHost(t *testing.T) {
-	n := start(t)
+	var log strings.Builder
+	n := start(t, func(o *api.Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	n.must("PUT", "/users/ada", `{"password":"a","tags":"management"}`)
 	machine, err := os.Hostname()
 	if err != nil {
@@ -35,6 +39,10 @@ func TestGuestByTheNameOfAnotherHost(t *testing.T) {
 		if a.status != 401 || !strings.Contains(a.body, "Host '"+host+"'") || a.header.Get("WWW-Authenticate") != "" {
 			t.Errorf("Host %q: %d %s", host, a.status, a.body)
 		}
+		if !strings.Contains(log.String(), "the Host of the request is no name of this machine") {
+			t.Errorf("Host %q: the log does not name the cause:\n%s", host, log.String())
+		}
+		log.Reset()
 		if a := asks(host, "ada"); a.status != 200 {
 			t.Errorf("ada at the Host %q: %d %s", host, a.status, a.body)
 		}

@@ -71,7 +71,7 @@ var (
 )
 
 // settleFamily is ours: what consumers publish to the exchange bartleby.settle.
-var settleFamily = &family{name: "settle", collect: func(s *scrape) {
+var settleFamily = &family{collect: func(s *scrape) {
 	if s.total {
 		s.put(settled, float64(s.Broker.Totals.Settled.Load()))
 		s.put(settleUnknown, float64(s.Broker.Totals.SettleUnknown.Load()))

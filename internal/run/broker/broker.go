@@ -24,6 +24,7 @@ import (
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/declare"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
@@ -234,12 +235,15 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			o.RetryHeld = 3 * time.Minute
 		}
 	}
+	var found atomic.Int64 // the latest moment on disk, if the clock is not to go on there
 	if o.now == nil {
 		c := newClock(o.Wall)
-		o.now, o.lag = c.now, c.lag
-		o.catchUp = c.catchUp
+		o.now, o.lag, o.catchUp = c.now, c.lag, c.catchUp
 		if o.ResetClock {
-			o.catchUp = c.catchUpSome
+			o.catchUp = func(at int64) {
+				raise(&found, at)
+				c.catchUpSome(at)
+			}
 		}
 	}
 	if o.LoopbackUsers == nil {
@@ -326,6 +330,13 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	}
 	if err = b.node.Recover(); err != nil {
 		return nil, err
+	}
+	if o.ResetClock {
+		if by := moment.Duration(found.Load()-o.now(), time.Millisecond); by > apart*time.Millisecond {
+			o.Logger.Info("the clock of this node's queues was set back to the system's", "by", by)
+		} else {
+			o.Logger.Info("the clock of this node's queues was less than a minute ahead of the system's: there was nothing to set back")
+		}
 	}
 	b.serial.Store(max(b.serial.Load(), uint64(o.now())<<message.SerialBits)) // no number is given twice
 	if !how.stopped {

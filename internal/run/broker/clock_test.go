@@ -2,6 +2,8 @@ package broker
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,13 +82,15 @@ func TestAStartGoesOnWhereTheClockWas(t *testing.T) {
 	}
 }
 
-// A clock that was years ahead once stays so over a start, and is set right by ResetClock, also for the starts after. Nothing dies of it.
+// A clock that was years ahead once stays so over a start, and is set right by ResetClock, also for the starts after: the log says by how much.
+// Nothing dies of it, and what comes after it into a queue expires before what got its deadline while the clock was ahead.
 func TestAStartSetsTheClockRight(t *testing.T) {
 	const years = 5 * 365 * 24 * 3600_000
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			wrong := new(atomic.Int64)
-			o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}
+			log := &lockedBuffer{}
+			o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			d := newDisk()
 			c := startWith(t, d, o)
 			wrong.Store(years)
@@ -107,17 +111,27 @@ func TestAStartSetsTheClockRight(t *testing.T) {
 				queue := fmt.Sprint("soon", soon) // the crash may bring back what is in the one before
 				publishTo(queue, 50)
 				eventually(t, "the message expires", func() bool { return ready(t, c, queue) == 0 })
-				if n := ready(t, c, "later"); n != 1 {
-					t.Errorf("%d messages wait, want 1", n)
+				raw := amqp091.AppendPropsFrom(nil, amqp091.PropertyList{Expiration: new("50")})
+				props, err := amqp091.ParseProps(raw)
+				if err != nil {
+					t.Fatal(err)
 				}
+				if _, err := c.PublishOne(&Publication{Key: []byte("later"), Raw: raw, Props: props}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the message behind expires", func() bool { return ready(t, c, "later") == 1 })
 			}
 			publishTo("later", 3600_000)
 			wrong.Store(0)
 			goesOn(true)
-			for i, reset := range []bool{false, true, false} {
+			for i, reset := range []bool{false, true, false, true} {
 				d = d.crash()
 				o.ResetClock = reset
 				c = startWith(t, d, o)
+				back, nothing := strings.Count(log.String(), "was set back to the system's\" by=4"), strings.Count(log.String(), "nothing to set back")
+				if wantBack, wantNothing := min(i, 1), i/3; back != wantBack || nothing != wantNothing {
+					t.Errorf("start %d: %d lines of a clock that was set back and %d of one that was not, want %d and %d:\n%s", i, back, nothing, wantBack, wantNothing, log.String())
+				}
 				goesOn(i == 0)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -154,8 +155,10 @@ func (im *importer) refused(kind string, o map[string]any, err error) error {
 	case im.how.SkipUnsupported && b.Unsupported:
 		im.warn("%s is left out: %s", b.object(), b.Reason)
 		return nil
-	case im.b.Strict || kind != "queues" && kind != "exchanges" || strings.Contains(err.Error(), "'"+b.Name+"'"):
+	case im.b.Strict:
 		return err // as RabbitMQ says it
+	case kind != "bindings" && (strings.Contains(err.Error(), "'"+b.Name+"'") || strings.Contains(err.Error(), strconv.Quote(b.Name))):
+		return err // it names the object
 	}
 	switch err := err.(type) {
 	case *topology.Error:

@@ -10,6 +10,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"bartleby.mq/internal/core/declare"
@@ -95,6 +97,7 @@ func (im *importer) all(ctx context.Context, text []byte) error {
 			{"parameters", im.handledParameter},
 		}
 	}
+	im.warnOfSections(doc)
 	for _, s := range steps {
 		list, ok := doc[s.key].([]any)
 		if !ok && doc[s.key] != nil {
@@ -119,6 +122,16 @@ func (im *importer) all(ctx context.Context, text []byte) error {
 		}
 	}
 	return nil
+}
+
+// warnOfSections names the lists of a file that are none of its sections, such as one with a slip in its name: nothing of them is imported.
+func (im *importer) warnOfSections(doc map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(doc)) {
+		_, list := doc[key].([]any)
+		if _, known := singular[key]; list && !known {
+			im.warn("the section %q is none of definitions: nothing of it is imported", key)
+		}
+	}
 }
 
 func (im *importer) warn(format string, args ...any) {

@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,19 @@ func NotJSON(err error, reason string) error {
 		return malformed(bound.Error())
 	}
 	return malformed(reason)
+}
+
+// SyntaxError says where a text is not JSON; "" if it is JSON.
+func SyntaxError(text []byte) string {
+	var v any
+	var wrong *json.SyntaxError
+	if !errors.As(json.Unmarshal(text, &v), &wrong) {
+		return ""
+	}
+	before := text[:min(max(wrong.Offset-1, 0), int64(len(text)))] // the offset is behind the byte
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := len(before) - bytes.LastIndexByte(before, '\n')
+	return fmt.Sprintf(": line %d, column %d: %v", line, column, wrong)
 }
 
 // Boolean reads a boolean, which may be text (BR-15.5).

@@ -72,7 +72,12 @@ type editMade struct {
 // makeEdit makes the edited copy, and says where it would go.
 func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (e editMade, p Plan, err error) {
 	p = Plan{Routes: []Route{}, Unroutable: []Left{}, Of: 1}
-	if e.Edit, err = r.edits(0, &place{Queue: r.Queues[0]}, r.IDs[0]); err != nil {
+	errand := r.errand(letters.EditLetter, 0)
+	there, _, err := letters.As(c).LettersOf(message.QueueName(r.Queues[0]), &errand, 0)
+	if err != nil {
+		return e, p, err
+	}
+	if e.Edit, err = r.edits(0, &place{Queue: r.Queues[0], Incarnation: there}, r.IDs[0]); err != nil {
 		return e, p, err
 	}
 	if e.original, err = letters.As(c).Original(&e.Edit); letters.IsGone(err) {

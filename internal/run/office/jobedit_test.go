@@ -176,6 +176,11 @@ func TestWhatAnEditCannotSay(t *testing.T) {
 		}
 		return e
 	}
+	work, err := d.b.AsOperator("test", "/").Readable("work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inWork := broker.LetterID(work.Incarnation(), 0)
 	for _, c := range []struct {
 		want   string
 		change func(r *Request)
@@ -198,6 +203,7 @@ func TestWhatAnEditCannotSay(t *testing.T) {
 		{"is to stay", func(r *Request) { r.Then, r.ToQueue = ThenStay, "work" }},
 		{"has left", func(r *Request) { r.IDs = []string{id + "1"} }},
 		{"no id", func(r *Request) { r.IDs = []string{"x"} }},
+		{"is no id of a letter of queue 'dlq'", func(r *Request) { r.IDs = []string{inWork} }},
 		{"only the action edit", func(r *Request) { r.Action = letters.Replay }},
 	} {
 		r := editOf(id, "new", How{})

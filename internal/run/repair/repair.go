@@ -142,8 +142,8 @@ func (e *examination) plan(p *printer, changes map[string][]string, quarantine s
 func (e *examination) changes() map[string][]string {
 	all := map[string][]string{}
 	add := func(file string) {
-		if e.fs.PathDir(file) == e.dir {
-			return // the part is missing
+		if file == e.dir || e.fs.PathDir(file) == e.dir {
+			return // a part, or how parts fit together: no file
 		}
 		sub, name := path.Base(path.Dir(toSlash(file))), path.Base(toSlash(file))
 		if slices.Contains(e.broken, sub) {

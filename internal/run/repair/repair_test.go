@@ -205,6 +205,14 @@ func repaired(t *testing.T, files vfs.FS, how How) string {
 	if _, err := files.Stat(files.PathJoin(dataDir, quarantineDir, "then", reportFile)); err != nil {
 		t.Error(err)
 	}
+	for line := range strings.Lines(out.String()) {
+		if what, is := strings.CutPrefix(line, "  copies "); is {
+			name, _, _ := strings.Cut(what, " ")
+			if _, err := files.Stat(files.PathJoin(dataDir, quarantineDir, "then", name)); err != nil {
+				t.Errorf("it says that it%s: %v", strings.TrimSuffix(line[1:], "\n"), err)
+			}
+		}
+	}
 	if r := examined(t, files, how); !r.Clean() {
 		t.Errorf("after the repair: %+v", r)
 	}
@@ -324,6 +332,33 @@ func TestRottenBody(t *testing.T) {
 	}
 	if got := bodies(t, files, "parked"); len(got) != 100 {
 		t.Errorf("the other queue has %d messages", len(got))
+	}
+}
+
+// The newest segment of the log of declarations is lost, and with it the age of state/. The repair puts into the quarantine what it says.
+func TestLostSegmentOfDeclarations(t *testing.T) {
+	files := filled(t, 10)
+	for range 2 {
+		b, c := start(t, files)
+		publish(t, c, "orders", body("orders", 10))
+		if err := b.Node().Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		stop(t, b)
+	}
+	log := files.PathJoin(dataDir, stateLogDir)
+	segments, err := files.List(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	segments = slices.DeleteFunc(segments, func(name string) bool { return !strings.HasSuffix(name, ".seg") })
+	if err := files.Remove(files.PathJoin(log, slices.Max(segments))); err != nil {
+		t.Fatal(err)
+	}
+	r := examined(t, files, SkipFrame)
+	out := repaired(t, files, SkipFrame)
+	if !strings.Contains(fmt.Sprint(r.Damages), "state/ is older than index/") || len(bodies(t, files, "orders")) != 12 {
+		t.Errorf("%v, and %d messages\n%s", r.Damages, len(bodies(t, files, "orders")), out)
 	}
 }
 
