@@ -176,11 +176,11 @@ func TestWhatAnEditCannotSay(t *testing.T) {
 		}
 		return e
 	}
-	work, err := d.b.AsOperator("test", "/").Readable("work")
+	work, err := d.b.AsOperator("test", "/").Find("work", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inWork := broker.LetterID(work.Incarnation(), 0)
+	inWork := letters.LetterID(work.Incarnation(), 0)
 	for _, c := range []struct {
 		want   string
 		change func(r *Request)
