@@ -504,6 +504,22 @@ var shapes = []shape{
 		return "JSESSIONID=" + strings.ToUpper(c.hex(16)) + ".node" + c.num(1) + " has expired"
 	}},
 	{"amount in cents", func(c chance) string { return "amount_cents: " + c.num(6) + " differs from total_cents: " + c.num(6) }},
+	// Numbers that are no codes, though what stands beside them might make them some.
+	{"expected and got", func(c chance) string { return "expected " + c.num(3) + " rows, got " + c.num(3) }},
+	{"received of", func(c chance) string { return "received " + c.num(3) + " of " + c.num(3) + " bytes" }},
+	{"rows returned", func(c chance) string { return "the query returned " + c.num(3) + " rows" }},
+	{"shard of a service", func(c chance) string { return "https://search.example.com failed on shard " + c.num(3) }},
+	{"client with a number", func(c chance) string { return "client " + c.num(3) + ": not allowed" }},
+	{"short unknown code", func(c chance) string { return "unknown code " + c.of(decimal[1:], 3) }},
+	{"code of a currency", func(c chance) string { return "unknown currency code: " + c.of(decimal[1:], 3) }},
+	{"number of a message", func(c chance) string { return "msg " + c.num(5) + " is a duplicate" }},
+	{"process behind a code", func(c chance) string { return "worker exited with code 1 (" + c.num(5) + ")" }},
+	{"order of a request", func(c chance) string { return "request for order " + c.num(3) + " timed out" }},
+	{"number behind an error", func(c chance) string { return "import error: " + c.num(3) + " of " + c.num(4) + " lines failed" }},
+	{"number of an error", func(c chance) string { return "internal error #" + c.num(5) }},
+	{"line of an error", func(c chance) string { return "syntax error in line " + c.num(3) }},
+	{"status that is none", func(c chance) string { return "order status " + c.of(decimal[1:], 4) + " is unknown" }},
+	{"price that looks like a status", func(c chance) string { return "price " + c.num(3) + " EUR is below " + c.num(3) + " EUR" }},
 }
 
 // pair is two texts of different causes.
@@ -521,6 +537,8 @@ var pairs = []pair{
 	{"Server returned HTTP response code: 503 for URL: https://a.example.com/x", "Server returned HTTP response code: 401 for URL: https://a.example.com/x"},
 	{"The remote server returned an error: (503)", "The remote server returned an error: (404)"},
 	{`{"status":404,"path":"/orders/12"}`, `{"status":503,"path":"/orders/12"}`},
+	{"expected status 200, got 404", "expected status 200, got 503"},
+	{"got 429 from the bank", "got 503 from the bank"},
 	{"upstream responded with 502 for order 12", "upstream responded with 429 for order 12"},
 	{"statusCode=404, orderId=12", "statusCode=409, orderId=12"},
 	{"404 Client Error for url: https://a.example.com/12", "429 Client Error for url: https://a.example.com/12"},

@@ -2,7 +2,8 @@ package letter
 
 import "strings"
 
-// isCode says whether a word with digits tells causes apart.
+// isCode says whether a word with digits tells causes apart: because of the words before it, or by its form. In doubt it does not: a
+// group for each letter is worse than two causes in one group.
 func (p *patterner) isCode(w string, begin int, number, joined bool, seen class) bool {
 	next, then := byte(0), byte(0)
 	if p.at < len(p.in) {
@@ -21,49 +22,58 @@ func (p *patterner) isCode(w string, begin int, number, joined bool, seen class)
 		return false
 	}
 	if !number {
-		switch p.sense {
-		case sqlState:
-			return len(w) == 5 && !joined
-		case code, failure, failed, exact:
-			if len(w) > 2 && len(w) <= 10 && w[0] == '0' && w[1]|0x20 == 'x' {
-				return true
-			}
-		}
-		if w[0] == '0' {
-			return knownResult(w)
-		}
-		return seen&capital != 0 && (knownCode(w, p.sense >= status || begin == 0 || p.sense != identity && begin > 1 && p.in[begin-2:begin] == ": ") || len(w) == 5 && p.alone(begin, next, then) && knownState(w))
+		return p.isWordCode(w, begin, joined, seen, next, then)
 	}
-	switch n := len(w); p.sense {
-	case status:
-		if n <= 3 {
-			return true
-		}
-	case answered:
-		if n == 3 && (w[0] == '4' || w[0] == '5') && endsClause(p.in[p.at:]) {
-			return true
-		}
-	case code:
-		if n <= 3 || p.behindSign(n) && (n == 4 || n == 5 && w[:2] == "11") || n == 5 && w == "11000" { // MongoDB's are longer
-			return true
-		}
-	case failure:
-		if n <= 5 {
-			return true
-		}
-	case failed:
-		if n <= 5 && (next == 0 || strings.IndexByte(":,;.)(]-", next) >= 0 || next == ' ' && then == '(') {
-			return true
-		}
-	case exact:
-		if n <= 10 {
-			return true
-		}
+	return p.isSaid(w, next, then) || p.isNumberCode(w, begin, next, then)
+}
+
+// isWordCode says whether a word with letters and digits is a code. Behind it stand next and then.
+func (p *patterner) isWordCode(w string, begin int, joined bool, seen class, next, then byte) bool {
+	switch p.sense {
 	case sqlState:
-		if n == 5 {
+		return len(w) == 5 && !joined
+	case code, failure, failed, exact:
+		if len(w) > 2 && len(w) <= 10 && w[0] == '0' && w[1]|0x20 == 'x' {
 			return true
 		}
 	}
+	if w[0] == '0' {
+		return knownResult(w)
+	}
+	if seen&capital == 0 {
+		return false
+	}
+	apart := p.sense >= status || begin == 0 || p.sense != identity && begin > 1 && p.in[begin-2:begin] == ": "
+	return knownCode(w, apart) || len(w) == 5 && p.alone(begin, next, then) && knownState(w)
+}
+
+// isSaid says whether the words before a number make it a code.
+func (p *patterner) isSaid(w string, next, then byte) bool {
+	n := len(w)
+	failing := n == 3 && (w[0] == '4' || w[0] == '5')
+	switch p.sense {
+	case status:
+		return n <= 3
+	case answered:
+		return failing && endsClause(p.in[p.at:])
+	case counted:
+		return failing && (p.web || next == ' ' && classes[then]&small != 0) && endsClause(p.in[p.at:])
+	case code: // "code 4711" may be one of a product; MongoDB's are longer
+		return n <= 2 || p.behindSign(n) && (n <= 4 || n == 5 && w[:2] == "11") || w == "11000"
+	case failure:
+		return n <= 5
+	case failed:
+		return n <= 5 && (next == 0 || strings.IndexByte(":,;.)(]-", next) >= 0 || next == ' ' && then == '(')
+	case exact:
+		return n <= 10
+	case sqlState:
+		return n == 5
+	}
+	return false
+}
+
+// isNumberCode says whether a number is a code by its form and by where it stands.
+func (p *patterner) isNumberCode(w string, begin int, next, then byte) bool {
 	switch n := len(w); {
 	case n == 3:
 		switch {
@@ -76,7 +86,9 @@ func (p *patterner) isCode(w string, begin int, number, joined bool, seen class)
 		case begin == 0 && next == 0:
 			return true
 		}
-		return p.web && (next == 0 || strings.IndexByte(":,;.)]", next) >= 0)
+		return p.web && (p.sense == ending || p.fresh(begin)) && (next == 0 || strings.IndexByte(":,;.)]", next) >= 0)
+	case n <= 5 && next == ',' && strings.HasPrefix(p.in[p.at:], ", Level "): // SQL Server's "Msg 1205, Level 13"
+		return true
 	case n == 4 && next == ',' && then == ' ' && begin > 0 && p.in[begin-1] == '(':
 		return p.at+2 < len(p.in) && (p.in[p.at+2] == '"' || p.in[p.at+2] == '\'') // a tuple, as PyMySQL raises it
 	case n == 4 && p.state:
@@ -89,12 +101,14 @@ func (p *patterner) isCode(w string, begin int, number, joined bool, seen class)
 
 // follows says whether a number belongs to the code before it, as in "Error 1213 (40001)" and "550 5.1.1".
 func (p *patterner) follows(w string, begin int, number bool) bool {
-	if begin-p.kept > 3 || !number && !knownState(w) {
+	if begin-p.kept > 3 {
 		return false
 	}
-	switch between := p.in[p.kept:begin]; between {
-	case " (", "(", " [", "] [", "][", "/", ".":
-		return true
+	switch p.in[p.kept:begin] {
+	case " (", "(", " [", "] [", "][":
+		return knownState(w)
+	case ".":
+		return number
 	case " ", "-":
 		return len(w) == 1 && enhanced(p.in[begin:])
 	}

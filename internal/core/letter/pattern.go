@@ -427,7 +427,7 @@ func (p *patterner) learn(w string) {
 	default:
 		p.sense = s
 		switch w {
-		case "request", "Request", "server", "Server", "upstream", "gateway", "fetch", "client":
+		case "request", "Request", "upstream", "fetch":
 			p.web = true
 		}
 	}

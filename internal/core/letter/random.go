@@ -102,7 +102,7 @@ func (p *patterner) isRandom(w string, seen class, joined bool) bool {
 	}
 	parts := joined || seen&under != 0
 	if seen&small == 0 { // a state or a constant, mostly
-		return p.sense == identity && !parts && unlike(w, 2*likely)
+		return !parts && (p.sense == identity && unlike(w, 2*likely) || len(w) >= 14 && unlike(w, careful))
 	}
 	capitals := seen&capital != 0 && strings.IndexFunc(w[1:], unicode.IsUpper) >= 0 // others than at the beginning of a name
 	more := careful

@@ -63,6 +63,7 @@ const (
 	method                // a method of HTTP: a status may come behind the path
 	status                // a status, of at most three digits
 	answered              // a status of a failure, if nothing is counted
+	counted               // so it is, if it is said from where it came
 	code                  // a code of at most four digits
 	failure               // a code of at most five digits
 	failed                // so it is behind a colon, if the clause ends with it
@@ -112,12 +113,14 @@ func senseOf(word string, before sense) sense {
 			return exact
 		}
 		return status
-	case "returned", "responded", "response", "replied", "answered", "got", "received", "gave", "reply":
+	case "got", "received":
+		return counted
+	case "returned", "responded", "response", "replied", "answered", "gave", "reply":
 		if before == status {
 			return status
 		}
 		return answered
-	case "error", "err", "fehler", "erreur", "curl", "msg":
+	case "error", "err", "fehler", "erreur", "curl":
 		if before == status {
 			return status
 		}
