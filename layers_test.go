@@ -54,6 +54,8 @@ var forbidden = map[[2]string]string{
 	{"core/topology", "core/auth"}:     "permission is asked through a Permit, so that the order of errors is the topology's (DL-3.3)",
 	{"run/partition", "core/topology"}: "partitions run queues; what was declared is the broker's",
 	{"run/partition", "core/routing"}:  "partitions ask a Router, with nothing locked",
+	{"edge/session091", "run/letters"}: "a session publishes, consumes and settles; letters are moved by the office and the API",
+	{"edge/session10", "run/letters"}:  "a session publishes, consumes and settles; letters are moved by the office and the API",
 	{"run/bodies", "run/partition"}:    "bodies are bytes with a count of references",
 }
 

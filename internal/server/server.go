@@ -498,7 +498,9 @@ func (s *Server) halt() error {
 		s.office.Close()
 	}
 	if s.broker != nil {
-		s.broker.CheckpointWithin(ctx) // the next start has less to read
+		within, done := context.WithTimeout(context.Background(), s.patience) // clients may have taken all of ctx's time
+		s.broker.CheckpointWithin(within)                                     // the next start has less to read
+		done()
 		failed = errors.Join(failed, s.broker.Close())
 	}
 	for _, f := range s.atStop {

@@ -16,6 +16,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -401,7 +402,7 @@ func (p *play) do(o op) string {
 	case "replay":
 		clear(p.delivered) // copies come again that have the names of those that were delivered
 		return p.each(func(n *node) string {
-			r, err := n.admin().Replay(context.Background(), message.QueueName(name), broker.ReplayRequest{})
+			r, err := letters.As(n.admin()).Replay(context.Background(), message.QueueName(name), letters.ReplayRequest{})
 			return fmt.Sprintf("%+v %v", r, err)
 		})
 	case "peek":

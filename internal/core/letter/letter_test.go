@@ -49,30 +49,46 @@ func TestPatterns(t *testing.T) {
 		{"order 4711 not found", "order # not found"},
 		{"no customer 3f2b8c1e-9d4a-4f6b-8a2e-1c5d7e9f0a3b", "no customer #"},
 		{"no customer ABCDEFAB-abcd-abcd-abcd-abcdefabcdef!", "no customer #!"},
-		{"timeout at 2026-11-24T16:45:30.123Z", "timeout at #Z"},
-		{"timeout at 2026-11-24 16:45:30", "timeout at # #"},
-		{"Tue Nov 24 16:45:30 2026: late", "# # # # #: late"},
-		{"Fri, 1 May 2026: late", "#, # # #: late"},
+		{"timeout at 2026-11-24T16:45:30.123Z", "timeout at #"},
+		{"timeout at 2026-11-24 16:45:30", "timeout at #"},
+		{"Tue Nov 24 16:45:30 2026: late", "#: late"},
+		{"Fri, 1 May 2026: late", "#: late"},
 		{"May I go", "May I go"},
 		{"at 04:45 PM", "at #"},
 		{"connect to 10.0.0.7:5432 refused", "connect to # refused"},
-		{"connect to [2001:db8::8a2e:370:7334]:80", "connect to [#]:#"},
-		{"key 'abc' and \"d e f\" and `g`", "key '…' and \"…\" and `…`"},
-		{"can't read 'it''s'", "can't read '…''…'"},
+		{"connect to [2001:db8::8a2e:370:7334]:80", "connect to #"},
+		{"key 'abc' and \"d e f\" and `g`", "key 'abc' and \"d e f\" and `g`"},
+		{"can't read 'it''s'", "can't read 'it''s'"},
 		{"can't and won't", "can't and won't"},
-		{"“quoted” «that» „so”", "“…” «…» „…”"},
+		{"“quoted” «that» „so”", "“quoted” «that» „so”"},
 		{"user joe.doe+x@example.com is unknown", "user … is unknown"},
 		{"com.shop.Order@6d06d69c is bad", "com.shop.Order@# is bad"},
 		{"pointer 0xdeadbeef, hash deadbeefcafe", "pointer #, hash #"},
-		{"sku XY12-ZW34 in queue7", "sku XY#-ZW# in queue#"},
+		{"sku XY12-ZW34 in queue7", "sku # in #"},
 		{"token a8Kz91LmQp77 expired", "token # expired"},
-		{"GET /orders/1234/items?page=2: 500", "GET /orders/#/items?page=#: #"},
+		{"GET /orders/1234/items?page=2: 500", "GET /orders/#/items?#: 500"},
 		{"balance -5 < 10", "balance # < #"},
 		{"line one\n\tline\x00two   end  ", "line one line two end"},
 		{"bad \xff\xfe byte", "bad \uFFFD\uFFFD byte"},
 		{"bestellung ٤٢ für Köln", "bestellung # für Köln"},
 		{strings.Repeat("日", 100), strings.Repeat("日", 66)},
 		{"the bad cafe added a face", "the bad cafe added a face"},
+		{"No such customer: cus_yGcJRpbwQazzZx", "No such customer: #"},
+		{"pod checkout-7d9c5b-xk2pq on 10.0.0.7:8080", "pod # on #"},
+		{"took 1m3s, then 2 minutes 5 seconds, then 850ms", "took #, then #, then #"},
+		{"paid €12.30, 12,30 €, USD 12.30 and 12 EUR", "paid # and #"},
+		{"Key (id)=(aB3xK9pQ) already exists", "Key (id)=(#) already exists"},
+		{"customer 'anna' and 'Anna Meyer' and ''", "customer '…' and '…' and '…'"},
+		{"key 'price' and '4711-AB' and \"OrderPlaced\"", "key 'price' and '#' and \"OrderPlaced\""},
+		{`{"code":"card_declined","name":"anna","id":12}`, `{"code":"card_declined","name":"…","id":#}`},
+		{"HTTP/1.1 503, status 404, status 4711", "HTTP 503, status 404, status #"},
+		{"returned 503 from 7 nodes, returned 412 rows", "returned 503 from # nodes, returned # rows"},
+		{"ORA-00001 or INV-00001", "ORA-00001 or #"},
+		{"Error 1213 (40001): row 1213 (40001)", "Error 1213 (40001): row # (40001)"},
+		{"promo code 4711, exit code 137", "promo code #, exit code 137"},
+		{"1 attempt, 2 attempts", "# attempts, # attempts"},
+		{"AmazonS3Exception of OrderPlacedV2 in UTF-8", "AmazonS3Exception of OrderPlacedV2 in UTF-8"},
+		{"错误码 1213,订单 1213", "错误码 1213,订单 #"},
 	} {
 		if got := letter.Pattern(c.text); got != c.want {
 			t.Errorf("%q\n got %q\nwant %q", c.text, got, c.want)
@@ -82,9 +98,10 @@ func TestPatterns(t *testing.T) {
 
 func FuzzPattern(f *testing.F) {
 	f.Add("order 4711 of 'joe' at 2026-11-24T16:45:30Z \xff a@b.c 1:2::3 Nov 24")
+	f.Add("HTTP/1.1 503 (k)=(v) \"a\":\"B C\" Error 1213 (40001) /tmp/a-b?c=d €1 1 µs AbC+/dEf==")
 	f.Fuzz(func(t *testing.T, text string) {
 		p := letter.Pattern(text)
-		if len(p) > letter.MaxPattern || !utf8.ValidString(p) || strings.ContainsAny(p, "0123456789\n\x00") {
+		if len(p) > letter.MaxPattern || !utf8.ValidString(p) || strings.ContainsAny(p, "\n\x00") {
 			t.Errorf("the pattern of %q is %q", text, p)
 		}
 		if again := letter.Pattern(text); again != p {

@@ -227,6 +227,16 @@ func (r Record) Key() []byte { return r[r.exchangeEnd():r.keyEnd()] }
 // BCC is the list of keys of the BCC header, as short strings.
 func (r Record) BCC() []byte { return r[r.keyEnd():r.bccEnd()] }
 
+// ShortStrings lists the keys of such a list. They are in its bytes.
+func ShortStrings(b []byte) (list [][]byte) {
+	for len(b) > 0 {
+		n := int(b[0])
+		list = append(list, b[1:1+n])
+		b = b[1+n:]
+	}
+	return list
+}
+
 // Properties are the AMQP 0-9-1 property flags and values.
 func (r Record) Properties() []byte {
 	if !r.HasSections() {

@@ -206,7 +206,9 @@ func (s *server) putGroup(r *request) (any, error) {
 }
 
 // letterQueue is the queue in the path, which the user must be allowed to read.
-func (r *request) letterQueue() (broker.QueueInfo, error) { return r.link().Readable(r.queueName()) }
+func (r *request) letterQueue() (broker.QueueInfo, error) {
+	return r.link().Find(r.queueName(), topology.Read)
+}
 
 // letterMissing translates why there is no letter.
 func letterMissing(r *request, err error) error {

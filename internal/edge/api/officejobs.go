@@ -247,11 +247,12 @@ func (s *server) watchJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	place := s.watchers.Enter(r.user)
-	if place == nil {
-		return nil, &failure{http.StatusServiceUnavailable, "too_many_watchers", fmt.Sprintf("%d requests watch jobs already, and nobody has two more than you; ask for /api/office/jobs/%d now and then instead", maxWatchers, j.ID)}
-	}
-	return written(func(out *responder) {
+	return written(func(out *responder) { // it may not be called
+		place := s.watchers.Enter(r.user)
+		if place == nil {
+			out.fail(&failure{http.StatusServiceUnavailable, "too_many_watchers", fmt.Sprintf("%d requests watch jobs already, and nobody has two more than you; ask for /api/office/jobs/%d now and then instead", maxWatchers, j.ID)})
+			return
+		}
 		defer place.Leave()
 		s.writeEvents(out, r, j.ID, place.Yield())
 	}), nil

@@ -16,6 +16,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -176,7 +177,7 @@ func (r *request) discardOf(w *office.Whole, reveal bool) *discarded {
 		return nil
 	}
 	j, ok := r.s.Office.Jobs.Job(id)
-	if !ok || j.VHost != string(w.VHost) || j.Action != broker.Discard {
+	if !ok || j.VHost != string(w.VHost) || j.Action != letters.Discard {
 		return nil
 	}
 	shown := r.showJob(&j, reveal)

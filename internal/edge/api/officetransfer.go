@@ -14,6 +14,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -79,7 +80,7 @@ func (s *server) importLetters(r *request) (any, error) {
 	if _, err := r.officeQuery(); err != nil {
 		return nil, err
 	}
-	to, err := r.link().Importer(r.queueName(), r.local || r.may(administers))
+	to, err := letters.As(r.link()).Importer(r.queueName(), r.local || r.may(administers))
 	if err != nil {
 		return nil, asJobFailure(err)
 	}

@@ -248,7 +248,7 @@ func persistentBytes(c *partition.Counts) int64 {
 // putQuorum sets what only quorum queues show.
 func (s *server) putQuorum(object map[string]any, q broker.QueueInfo, c *partition.Counts) {
 	object["messages_ready_returned"] = c.Returned
-	byPriority := s.b.ReadyByPriority(q)
+	byPriority := s.b.ReadyByPriority(q.Decl)
 	object["messages_by_priority"] = byPriority
 	object["messages_active_priorities"] = len(byPriority)
 	object["open_files"] = map[string]any{s.NodeName: 0}

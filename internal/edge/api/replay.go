@@ -13,7 +13,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/moment"
 	"bartleby.mq/internal/core/topology"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // replay moves dead letters back to where they came from, or to where the request says (DL-19.6). It answers
@@ -35,7 +35,7 @@ func (s *server) replay(r *request) (any, error) {
 	if !q.DryRun {
 		s.note(r, "begun", asked) // a node that is killed in the middle has this line alone
 	}
-	result, err := r.link().Replay(r.Context(), r.queueName(), q)
+	result, err := letters.As(r.link()).Replay(r.Context(), r.queueName(), q)
 	r.did = []any{asked, slog.Group("replay", "dry_run", q.DryRun, "examined", result.Examined, "matched", result.Matched, "replayed", result.Replayed,
 		"unroutable", result.Unroutable, "refused", result.Refused, "no_origin", result.NoOrigin, "gone", result.Gone)}
 	var refused *topology.Error
@@ -64,7 +64,7 @@ func (r *request) replayAsked() (asked []any) {
 	return asked
 }
 
-func (r *request) replayRequest() (q broker.ReplayRequest, err error) {
+func (r *request) replayRequest() (q letters.ReplayRequest, err error) {
 	for key := range r.body {
 		if !slices.Contains(replayKeys, key) && key != "vhost" && key != "name" {
 			return q, badRequest(fmt.Sprintf("unknown key '%s'; the keys are: %s", key, strings.Join(replayKeys, ", ")))
@@ -120,7 +120,7 @@ func (r *request) replayRequest() (q broker.ReplayRequest, err error) {
 }
 
 // headerValues reads {"name": value}: text, an integer or a boolean.
-func (r *request) headerValues() (list []broker.HeaderValue, err error) {
+func (r *request) headerValues() (list []letters.HeaderValue, err error) {
 	headers, err := r.object("headers")
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (r *request) headerValues() (list []broker.HeaderValue, err error) {
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		switch v := headers[name].(type) {
 		case string, int64, bool:
-			list = append(list, broker.HeaderValue{Name: name, Value: fmt.Sprint(v)})
+			list = append(list, letters.HeaderValue{Name: name, Value: fmt.Sprint(v)})
 		default:
 			return nil, badRequest(fmt.Sprintf("the value of the header '%s' must be text, an integer or a boolean", name))
 		}
@@ -137,7 +137,7 @@ func (r *request) headerValues() (list []broker.HeaderValue, err error) {
 }
 
 // destination reads where a replay is to go. An empty exchange is the default exchange.
-func (r *request) destination() (d broker.Destination, err error) {
+func (r *request) destination() (d letters.Destination, err error) {
 	queue, err := r.text("to_queue")
 	if err != nil {
 		return d, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/office"
 )
 
@@ -26,7 +27,7 @@ func TestJobs(t *testing.T) {
 	n.b.CountQueues()
 	run := func(how office.How) office.Job {
 		t.Helper()
-		r := office.Request{Action: broker.Replay, VHost: "/", Queue: "dead", How: how}
+		r := office.Request{Action: letters.Replay, VHost: "/", Queue: "dead", How: how}
 		p, err := f.Jobs.Dry(t.Context(), n.link, &r)
 		if err != nil {
 			t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
-	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -43,11 +43,11 @@ func TestBR_9_2_TheArgumentsOfConsumersTakeLittle(t *testing.T) {
 	}
 	w.methods(1, amqp091.BasicConsume{Queue: "q", ConsumerTag: "last", Arguments: amqp091.Table{{Key: "l", Value: amqp091.Array{int8(1), "text"}}, {Key: "n"}}})
 	await[*amqp091.BasicConsumeOk](w)
-	q, err := s.b.As("guest", "/").FindReadable("q")
+	q, err := s.b.As("guest", "/").Find("q", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	attached := s.b.Node().Consumers(q.Runtime.(*partition.Queue))
+	attached := s.b.Node().Consumers(q.Runtime())
 	if len(attached) != consumers+1 {
 		t.Fatalf("there are %d consumers", len(attached))
 	}

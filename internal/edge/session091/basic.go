@@ -85,10 +85,11 @@ func (ch *channel) basicConsume(m *amqp091.BasicConsume) error {
 	if _, live := c.broker.Requester(string(name)); live {
 		return fail(amqp091.CodePreconditionFailed, "only creator channel may consume from %s", topology.Resource{VHost: c.link.VHost, Kind: topology.QueueResource, Name: string(name)})
 	}
-	decl, err := c.link.FindReadable(name)
+	q, err := c.link.Find(name, topology.Read)
 	if err != nil {
 		return err
 	}
+	decl := q.Decl
 	tag := m.ConsumerTag
 	if tag == "" {
 		tag = broker.RandomName("amq.ctag-")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/edge/session091"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
@@ -75,11 +76,11 @@ func TestWhatPrecedesACopyForARequesterIsDoneBefore(t *testing.T) {
 	w := s.login(t)
 	w.methods(1, amqp091.QueueDeclare{Queue: "q"})
 	await[*amqp091.QueueDeclareOk](w)
-	q, err := s.b.As("guest", "/").FindReadable("q")
+	q, err := s.b.As("guest", "/").Find("q", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &counting{b: s.b, q: q.Runtime.(*partition.Queue)}
+	r := &counting{b: s.b, q: q.Runtime()}
 	headers := amqp091.Table{{Key: "CC", Value: amqp091.Array{s.b.AddRequester(r)}}}
 	w.send(append(messageFrames("", "q", false, nil), messageFrames("", "nowhere", false, headers)...))
 	w.methods(1, amqp091.ChannelFlow{Active: true})

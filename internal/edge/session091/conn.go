@@ -287,7 +287,7 @@ func (c *conn) received(n int) {
 		c.broker.Received(n)
 		c.heard = time.Now().UnixMilli()
 		if c.link != nil {
-			c.link.ReadAt(c.heard)
+			c.link.ReadNow()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -80,7 +81,7 @@ func TestBR_7_6_ManyConsumersOfOneQueueEndAtOnce(t *testing.T) {
 			if n := stored.Load() - before; n > 1 {
 				t.Errorf("declarations were written %d times", n)
 			}
-			if _, err := s.b.As("guest", "/").FindReadable("q"); (err != nil) != last {
+			if _, err := s.b.As("guest", "/").Find("q", topology.Read); (err != nil) != last {
 				t.Errorf("the queue at the end: %v", err)
 			}
 		})

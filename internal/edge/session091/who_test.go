@@ -11,6 +11,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // histories returns those of all messages in a queue, in its order. It waits until there are n.
@@ -27,7 +28,7 @@ func (s *server) histories(t testing.TB, name message.QueueName, n int) (list []
 			})
 		})
 		list = list[:0]
-		_, _, err := s.b.Browse(t.Context(), q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
+		_, _, err := letters.Browse(t.Context(), s.b, q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
 			h, err := deadletter.Parse(stored)
 			if err != nil {
 				t.Fatal(err)

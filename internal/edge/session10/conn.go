@@ -329,7 +329,7 @@ func (c *conn) fill() error {
 	if n > 0 {
 		c.broker.Received(n)
 		if c.link != nil {
-			c.link.ReadAt(time.Now().UnixMilli())
+			c.link.ReadNow()
 		}
 	}
 	switch {

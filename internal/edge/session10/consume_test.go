@@ -15,6 +15,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/edge/session10"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp10"
 )
 
@@ -602,7 +603,7 @@ func (n *node) histories(t testing.TB, name message.QueueName, count int) (list 
 			})
 		})
 		list = list[:0]
-		_, _, err := n.b.Browse(t.Context(), q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
+		_, _, err := letters.Browse(t.Context(), n.b, q, queue.Cursor{}, 10_000, func(_ queue.View, _ message.Record, stored []byte) bool {
 			h, err := deadletter.Parse(stored)
 			if err != nil {
 				t.Fatal(err)

@@ -144,7 +144,7 @@ func (s *session) attachReplies(a *amqp10.Attach, src *amqp10.Source) error {
 	k.Consumer = queue.Consumer{Target: k, NoAck: true, Credited: true}
 	k.replies = c.broker.AddRequester(k)
 	var refused *topology.Error
-	if _, err := c.link.FindReadable(message.QueueName(k.replies)); !errors.As(err, &refused) || refused.Kind != topology.NotFound {
+	if _, err := c.link.Find(message.QueueName(k.replies), topology.Read); !errors.As(err, &refused) || refused.Kind != topology.NotFound {
 		c.broker.RemoveRequester(k.replies)
 		return err
 	}

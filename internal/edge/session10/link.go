@@ -248,7 +248,7 @@ func (s *session) attachConsumer(a *amqp10.Attach) error {
 // consume begins a link on which we send what is in a queue. made is the queue if it was made for the link.
 func (s *session) consume(a *amqp10.Attach, src *amqp10.Source, all amqp10.Value, name, made message.QueueName) error {
 	c := s.c
-	decl, err := c.link.FindReadable(name)
+	q, err := c.link.Find(name, topology.Read)
 	if err != nil {
 		f := asFailure(err)
 		f.text, _, _ = strings.Cut(f.text, ". It could be originally declared") // which RabbitMQ says in AMQP 0-9-1 only
@@ -257,7 +257,7 @@ func (s *session) consume(a *amqp10.Attach, src *amqp10.Source, all amqp10.Value
 	noAck := settles(a)
 	k := &consumer{s: s, handle: a.Handle, name: printable(a.Name), address: string(src.Address), made: made, maxMessage: a.MaxMessageSize.Value}
 	k.Consumer = queue.Consumer{Target: k, Tag: fmt.Sprint(a.Handle), NoAck: noAck, Credited: true}
-	k.properties(a.Properties, decl)
+	k.properties(a.Properties, q.Decl)
 	mode := amqp10.SenderSettleModeUnsettled
 	if noAck {
 		mode = amqp10.SenderSettleModeSettled

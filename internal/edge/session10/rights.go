@@ -48,7 +48,7 @@ func (s *session) checkRights() error {
 	consumers := maps.Clone(s.consumers)
 	s.mu.Unlock()
 	for _, handle := range slices.Sorted(maps.Keys(consumers)) {
-		if _, err := s.c.link.FindReadable(message.QueueName(consumers[handle].queueName())); isDenied(err) {
+		if _, err := s.c.link.Find(message.QueueName(consumers[handle].queueName()), topology.Read); isDenied(err) {
 			return err
 		}
 	}

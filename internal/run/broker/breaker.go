@@ -58,7 +58,7 @@ func (c *Connection) CloseBreaker(name message.QueueName) (before queue.Broken, 
 		return before, err
 	}
 	before, err = c.b.node.CloseBreaker(runtimeOf(q))
-	if err = c.missing(err, q); err != nil {
+	if err = missing(err, q); err != nil {
 		return before, err
 	}
 	if before.State == queue.BreakerNone {
@@ -68,19 +68,4 @@ func (c *Connection) CloseBreaker(name message.QueueName) (before queue.Broken, 
 		c.b.Logger.Info("The breaker of a queue was closed by hand", "vhost", string(q.VHost), "queue", string(q.Name), "user", c.User)
 	}
 	return before, nil
-}
-
-// heed refuses a slice with a letter for a queue whose breaker is open. It asks about each queue once.
-func (c *Connection) heed(targets []*partition.Queue, asked map[*partition.Queue]bool) error {
-	for _, t := range targets {
-		if asked[t] {
-			continue
-		}
-		asked[t] = true
-		if b := c.b.node.Breaker(t); b.State == queue.BreakerOpen {
-			return topology.Refuse(topology.PreconditionFailed, "halted by the breaker of queue '%s', which delivers nothing until %s: %s. Resume goes on once it tries or is closed",
-				t.Name, time.UnixMilli(b.Until).UTC().Format(time.RFC3339), WhyBroken(b))
-		}
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
-// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, replay, and
-// their administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
+// Package broker has the operations that every edge calls: publish, declare, consume, settle, browse, and their
+// administration. It connects the machines: topology and accounts behind one lock, queues in their partitions,
 // the store and the journal below.
 //
 // Any number of goroutines may use a Broker. Locks are taken in this order: topology, then partitions, then those
@@ -131,7 +131,7 @@ type Broker struct {
 	state    *topology.State // that of declared
 	users    *auth.Users     // likewise
 	revision atomic.Uint64   // raised by every change of either
-	onPause  func()          // letIn: see routing.Message.Pause
+	onPause  func()          // LetIn: see routing.Message.Pause
 
 	ledger   ledger     // changes of declarations on their way to the store
 	policies held.Mutex // held while changed policies are put in force
@@ -174,7 +174,6 @@ type Broker struct {
 	last chan struct{} // closed when the last checkpoint has ended; nil: there is none
 
 	makings    *makings
-	unlinted   unlinted
 	alarms     alarms
 	departures departures
 	intake     intake
@@ -183,17 +182,17 @@ type Broker struct {
 	traced atomic.Pointer[traceTo] // nil: nothing is traced
 	traces *notices                // copies of traced messages
 
-	watchesDrops   atomic.Bool
-	dropWake       chan struct{} // set before watchesDrops
-	toldUnroutable uint64        // of Totals.UnroutableDropped, by TakeDrops
+	onUnroutable   atomic.Pointer[func()] // see OnUnroutable; nil: nobody wants to know
+	toldUnroutable uint64                 // of Totals.UnroutableDropped, by TakeUnroutable
 
 	eventful atomic.Bool // somebody listens to events: something is bound to their exchange
 	events   *notices
 	ear      atomic.Pointer[Ear] // hears events too; nil: none
 
-	vhostEnds    []func(message.VHost, Doer) // see OnVHostEnd; fixed once the node serves
-	rightsChange func()                      // see OnRightsChange; guarded by topo
-	endedVHosts  []endedVHost                // deleted by the change that is being made; guarded by topo
+	vhostEnds     []func(message.VHost, Doer)           // see OnVHostEnd; fixed once the node serves
+	onDeadLetters atomic.Pointer[func(*topology.Queue)] // see OnDeadLetters; nil: nobody wants to know
+	rightsChange  func()                                // see OnRightsChange; guarded by topo
+	endedVHosts   []endedVHost                          // deleted by the change that is being made; guarded by topo
 
 	parameters map[string]ParameterHandler // by component; fixed once the node serves
 	Totals     Totals
@@ -236,12 +235,15 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			o.RetryHeld = 3 * time.Minute
 		}
 	}
-	var found atomic.Int64 // the latest moment on disk, if the clock is not to go on there
+	var found atomic.Int64 // the latest moment on disk, with ResetClock
 	if o.now == nil {
 		c := newClock(o.Wall)
 		o.now, o.lag, o.catchUp = c.now, c.lag, c.catchUp
 		if o.ResetClock {
-			o.catchUp = func(at int64) { raise(&found, at) }
+			o.catchUp = func(at int64) {
+				raise(&found, at)
+				c.catchUpSome(at)
+			}
 		}
 	}
 	if o.LoopbackUsers == nil {
@@ -262,7 +264,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 	if o.SettleExchange != nil {
 		b.settles = *o.SettleExchange
 	}
-	b.onPause = b.letIn
+	b.onPause = b.LetIn
 	b.SetAccountRules(o.AccountRules)
 	held.Name(&b.topo, "the topology")
 	held.Name(&b.policies, "the policies")
@@ -333,7 +335,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 		if by := moment.Duration(found.Load()-o.now(), time.Millisecond); by > apart*time.Millisecond {
 			o.Logger.Info("the clock of this node's queues was set back to the system's", "by", by)
 		} else {
-			o.Logger.Info("the clock of this node's queues was not ahead of the system's: there was nothing to set back")
+			o.Logger.Info("the clock of this node's queues was not far ahead of the system's: there was nothing to set back")
 		}
 	}
 	b.serial.Store(max(b.serial.Load(), uint64(o.now())<<message.SerialBits)) // no number is given twice
@@ -453,7 +455,7 @@ func (b *Broker) Close() error {
 func (b *Broker) change(f func() error) error {
 	for {
 		ticket, owes, ended, err := b.mutating(f)
-		failed := b.await(ticket)
+		failed := b.AwaitStored(ticket)
 		if failed == nil {
 			b.dropDelayed(ended)
 		}
@@ -499,9 +501,9 @@ func (b *Broker) mutating(f func() error) (ticket uint64, owes bool, ended []end
 	return b.issue(changes, b.state.TakeMade()), owes, ended, err
 }
 
-// letIn lets goroutines that wait to change the topology have it. REQUIRES: topo is held for reading, and nothing
-// else is held.
-func (b *Broker) letIn() {
+// LetIn lets goroutines that wait to change the topology have it. What the caller has seen may be gone then. REQUIRES:
+// the caller is within Read or holds topo for reading, and holds nothing else.
+func (b *Broker) LetIn() {
 	b.topo.RUnlock()
 	b.topo.RLock()
 }
@@ -531,7 +533,7 @@ func (b *Broker) create(q *topology.Queue) {
 
 func runtimeOf(q *topology.Queue) *partition.Queue { return q.Runtime.(*partition.Queue) }
 
-// nextSerial numbers a message that comes now, in milliseconds since 1970. The time in the number may run ahead of the clock at more than a million messages a
+// nextSerial numbers a message that comes now, by the queues' clock: parked letters are dated by it. The time in the number may run ahead of the clock at more than a million messages a
 // millisecond. It never goes back.
 func (b *Broker) nextSerial(now int64) message.Serial {
 	for {

@@ -113,7 +113,7 @@ func TestACrashWhileArgumentsChange(t *testing.T) {
 					t.Fatal(err)
 				}
 				again := start(t, crashed.Load(), nil)
-				decl, err := again.FindReadable("q")
+				decl, err := again.find("q", again.readable)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/routing"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -29,7 +29,6 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 	exchange("x")
 	mustDeclare(t, c, "_q")
 	mustDeclare(t, c, "q")
-	mustDeclare(t, c, "parking")
 	for _, d := range []topology.BindingDecl{
 		{Source: "_x", DestinationKind: topology.QueueResource, Destination: "_q", Key: "#"},
 		{Source: "_x", DestinationKind: topology.QueueResource, Destination: "q", Key: "there"},
@@ -85,7 +84,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 			_, err := bob.Consume(q, &queue.Consumer{}, nil)
 			return err
 		}),
-		"find": onQueue(func(q message.QueueName) error { _, err := bob.FindReadable(q); return err }),
+		"find": onQueue(func(q message.QueueName) error { _, err := bob.Find(q, topology.Read); return err }),
 		"subscribe": onQueue(func(q message.QueueName) error {
 			s, err := bob.Subscribe(q, "tag", 1)
 			if err == nil {
@@ -96,11 +95,7 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 		"take": onQueue(func(q message.QueueName) error {
 			return bob.Take(q, 1, AckRemoves, func(*Shown) (bool, error) { return false, nil })
 		}),
-		"peek": onQueue(func(q message.QueueName) error { return bob.Peek(q, 1, func(*Shown) bool { return false }) }),
-		"replay": onQueue(func(q message.QueueName) error {
-			_, err := bob.Replay(context.Background(), q, ReplayRequest{})
-			return err
-		}),
+		"peek":           onQueue(func(q message.QueueName) error { return bob.Peek(q, 1, func(*Shown) bool { return false }) }),
 		"purge":          onQueue(func(q message.QueueName) error { _, err := bob.Purge(q); return err }),
 		"delete a queue": onQueue(func(q message.QueueName) error { _, err := bob.DeleteQueue(q, false, false); return err }),
 		"declare an exchange": onExchange(func(x message.ExchangeName) error {
@@ -113,6 +108,13 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 		}),
 		"declare an exchange passively": onExchange(bob.PassiveExchange),
 		"delete an exchange":            onExchange(func(x message.ExchangeName) error { return bob.DeleteExchange(x, false) }),
+		"find an exchange": onExchange(func(x message.ExchangeName) error {
+			found, err := bob.FindExchange(x)
+			if err == nil && !found {
+				err = topology.NoExchange("/", x)
+			}
+			return err
+		}),
 		"publish": onExchange(func(x message.ExchangeName) error {
 			_, err := bob.PublishOne(publication(string(x)))
 			return err
@@ -141,16 +143,11 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 			_, err := bob.DeclareExchange(topology.ExchangeDecl{Name: "leading", Type: "fanout", Durable: true, Arguments: argument("alternate-exchange", x)})
 			return err
 		},
-		"replay's target": func(_, x string) error {
-			if _, err := c.Purge("parking"); err != nil {
-				t.Fatal(err)
+		"a message that is there already": func(_, x string) error {
+			r, err := bob.RouteAgain(message.ExchangeName(x), &routing.Message{Key: []byte("k")})
+			if len(r.Queues) > 0 {
+				t.Errorf("it goes from %q to %d queues", x, len(r.Queues))
 			}
-			death := amqp091.Table{
-				{Key: "count", Value: int64(1)}, {Key: "reason", Value: "rejected"}, {Key: "queue", Value: "work"},
-				{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: x}, {Key: "routing-keys", Value: amqp091.Array{"k"}},
-			}
-			publish(t, c, "", "parking", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}}})
-			_, err := bob.Replay(context.Background(), "parking", ReplayRequest{})
 			return err
 		},
 	}
@@ -207,9 +204,6 @@ func TestBR_5_12_PermissionsAreAskedForTheNameThatIsUsed(t *testing.T) {
 	publish(t, c, "", "dying", "m", amqp091.PropertyList{})
 	reject(t, c, "dying")
 	if _, err := c.PublishOne(publication("leading")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bob.Replay(context.Background(), "parking", ReplayRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "that the dead letter is gone", func() bool { return holds(t, c, "dying") == 0 })

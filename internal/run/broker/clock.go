@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"bartleby.mq/internal/core/moment"
+	"bartleby.mq/internal/run/partition"
 )
 
 // clock is the time by which messages expire, wait and time out. It follows the wall clock, but for one thing: when that
@@ -18,7 +19,7 @@ import (
 // step back the clock is ahead of the wall, and gives that back slowly: of ten seconds in three minutes.
 //
 // A start continues at the latest moment that is on disk, see catchUp: what was to happen then is not put off. With Options.ResetClock
-// it begins at the wall clock instead. Nothing is due earlier for that: deadlines stay, and those from a time when the clock was
+// it begins at the wall clock instead, or at most a minute ahead of it. Nothing is due earlier for that: deadlines stay, and those from a time when the clock was
 // ahead come as much later.
 type clock struct {
 	wall func(time.Time) int64 // milliseconds since 1970
@@ -93,6 +94,14 @@ func (c *clock) catchUp(moment int64) {
 	elapsed := time.Since(c.made).Milliseconds()
 	if raise(&c.lead, moment-elapsed) {
 		c.slowed = max(c.slowed, elapsed) // what passed before is not taken from the moment
+	}
+}
+
+// catchUpSome is catchUp after a reset. The clocks of quorum queues go back only if they are far ahead (partition.MostSkew): a clock that is
+// ahead by less must go on where they are, or they would stand still until it comes there.
+func (c *clock) catchUpSome(moment int64) {
+	if moment-c.wall(time.Now()) <= partition.MostSkew {
+		c.catchUp(moment)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -173,5 +174,47 @@ func TestTheClockShowsWhatItCaughtUpWith(t *testing.T) {
 	c.catchUp(moment)
 	if now := c.now(); now < moment {
 		t.Errorf("it shows a moment %d ms before the one it caught up with", moment-now)
+	}
+}
+
+// A start that sets the clock right does not let quorum queues stand still, also if the clock was ahead by less than what makes their own
+// clocks go back.
+func TestAResetOfLessThanAMinute(t *testing.T) {
+	wrong := new(atomic.Int64)
+	o := Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }}
+	d := newDisk()
+	c := startWith(t, d, o)
+	wrong.Store(45_000)
+	mustDeclare(t, c, "q", amqp091.Field{Key: "x-queue-type", Value: "quorum"}, amqp091.Field{Key: "x-message-ttl", Value: int64(50)})
+	if !offer(t, c, "q", "m") {
+		t.Fatal("not routed")
+	}
+	eventually(t, "the first expires", func() bool { return ready(t, c, "q") == 0 })
+	wrong.Store(0)
+	o.ResetClock = true
+	c = startWith(t, d.crash(), o)
+	if !offer(t, c, "q", "n") {
+		t.Fatal("not routed")
+	}
+	eventually(t, "the next expires", func() bool { return ready(t, c, "q") == 0 })
+}
+
+// The number of a message has the queues' clock, which goes on when the wall clock has stepped back: a letter that a client has parked is dated by it.
+func TestNumbersGoByTheQueuesClock(t *testing.T) {
+	wrong := new(atomic.Int64)
+	c := startWith(t, newDisk(), Options{Wall: func(t time.Time) int64 { return t.UnixMilli() + wrong.Load() }})
+	wrong.Store(3600_000)
+	mustDeclare(t, c, "q")
+	number := func() int64 {
+		t.Helper()
+		if !offer(t, c, "q", "m") {
+			t.Fatal("not routed")
+		}
+		return int64(c.b.serial.Load() >> message.SerialBits)
+	}
+	number()
+	wrong.Store(0)
+	if at, now := number(), c.b.Now(); at < now-1000 || at > now+1000 {
+		t.Errorf("the number has %d, the queues' clock shows %d", at, now)
 	}
 }

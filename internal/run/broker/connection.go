@@ -70,7 +70,7 @@ type Connection struct {
 	pairs   connectionPairs // others read it: see pairs
 	grants  *auth.Grants    // at the revision granted
 	granted uint64          // revision of the accounts
-	readAt  int64           // see ReadAt; 0: nobody says
+	readAt  int64           // see ReadNow; 0: nobody says
 	// elsewhere has the permissions of a client that a backend knows, else nil.
 	elsewhere *elsewhere
 
@@ -82,16 +82,15 @@ type Connection struct {
 	forgetAt  int               // at which length own looks again which are deleted
 }
 
-// ReadAt says when what the client sends next was read, in milliseconds since 1970: its messages have come then, and the clock is not
-// looked at for each of them.
-func (c *Connection) ReadAt(moment int64) { c.readAt = moment }
+// ReadNow says that what the client sends next was read now: its messages have come now, and the clock is not looked at for each of them.
+func (c *Connection) ReadNow() { c.readAt = c.b.now() }
 
 // nextSerial numbers a message of the client.
 func (c *Connection) nextSerial() message.Serial {
 	if c.readAt != 0 {
 		return c.b.nextSerial(c.readAt)
 	}
-	return c.b.nextSerial(time.Now().UnixMilli())
+	return c.b.nextSerial(c.b.now())
 }
 
 // Connect opens the virtual host for an authenticated user (BR-3.1) and registers the connection. The caller calls

@@ -28,7 +28,7 @@ func (c *Connection) Get(name message.QueueName, noAck bool) (g Got, ok bool, er
 			`cannot obtain access to locked %s. basic.get operations are not supported by <<"quorum">> queues with single active consumer`, q.Resource())
 	}
 	g.Delivery, g.Left, ok, err = c.b.node.Get(g.Queue, noAck)
-	return g, ok, c.missing(err, q)
+	return g, ok, missing(err, q)
 }
 
 // Consume attaches a consumer to a queue (BR-9.1). attached is called before the first delivery, with the queue
@@ -41,7 +41,7 @@ func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, a
 	rt := runtimeOf(q)
 	ok, err := c.b.node.Attach(rt, consumer, func() { attached(rt) })
 	if err != nil {
-		return nil, c.missing(err, q)
+		return nil, missing(err, q)
 	}
 	if !ok {
 		return nil, topology.Refuse(topology.AccessRefused, "%s in exclusive use", q.Resource())
@@ -51,20 +51,14 @@ func (c *Connection) Consume(name message.QueueName, consumer *queue.Consumer, a
 }
 
 // missing turns a partition's error about the queue into the client's error.
-func (c *Connection) missing(err error, q *topology.Queue) error {
+func missing(err error, q *topology.Queue) error {
 	switch {
 	case partition.Gone(err):
-		return topology.NoQueue(c.VHost, q.Name)
+		return topology.NoQueue(q.VHost, q.Name)
 	case partition.Lost(err):
 		return topology.Refuse(topology.Internal, "%s has no leader", q.Resource())
 	}
 	return err
-}
-
-// FindReadable returns the declaration of a queue that the client may read. A session checks the client's request
-// with it before it consumes.
-func (c *Connection) FindReadable(name message.QueueName) (*topology.Queue, error) {
-	return c.find(name, c.readable)
 }
 
 // Cancel detaches a consumer; its deliveries stay unsettled. detached is called with the queue locked, and no
@@ -112,7 +106,7 @@ func (c *Connection) Resume(q *partition.Queue, consumer *queue.Consumer) {
 // Grant changes the credit of a consumer that was attached with Credited: see partition.Node.Grant.
 func (c *Connection) Grant(q *partition.Queue, consumer *queue.Consumer, more int, drain bool) (drained, ready int, err error) {
 	drained, ready, err = c.b.node.Grant(q, consumer, more, drain)
-	return drained, ready, c.missing(err, q.Info.(*topology.Queue))
+	return drained, ready, missing(err, q.Info.(*topology.Queue))
 }
 
 // Open makes the queue try its consumers with this gate again.

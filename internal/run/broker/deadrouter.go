@@ -53,7 +53,7 @@ func (r deadRouter) missing(q *partition.Queue, exchange string) {
 	becomes := "are dropped"
 	if decl, ok := q.Info.(*topology.Queue); ok && decl.Effective.Strategy == topology.AtLeastOnce {
 		becomes = "wait in the queue"
-	} else if ok && r.b.findsLost(decl) {
+	} else if ok && r.b.FindsLost(decl) {
 		becomes = "go to " + string(LostAndFound)
 	}
 	r.b.Logger.Warn("The dead-letter exchange of a queue does not exist: its dead letters "+becomes+" until somebody declares the exchange. This is logged once",

@@ -21,7 +21,7 @@ func TestADeadLetterWaitsForRemovalsThatItSees(t *testing.T) {
 	c := start(t, d, nil)
 	mustDeclare(t, c, "q")
 	mustDeclare(t, c, "work", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "q"})
-	decl, err := c.FindReadable("work")
+	decl, err := c.find("work", c.readable)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (c *Connection) declareExchange(d topology.ExchangeDecl) (created bool, err
 		}
 	})
 	if x != nil || err != nil {
-		return false, cmp.Or(c.b.await(ticket), err)
+		return false, cmp.Or(c.b.AwaitStored(ticket), err)
 	}
 	if c.b.settles && topology.CleanName(d.Name) == SettleExchange {
 		return false, c.errSettle()
@@ -101,7 +101,7 @@ func (c *Connection) DeleteExchange(name message.ExchangeName, ifUnused bool) er
 type ExchangeStats struct {
 	In, Out           atomic.Uint64 // messages published to it, and copies it sent to queues
 	Dropped, Returned atomic.Uint64 // unroutable messages: without and with mandatory
-	told              uint64        // of Dropped, by TakeDrops, which alone uses it
+	told              uint64        // of Dropped, by TakeUnroutable, which alone uses it
 }
 
 // statsOf returns the counters of an exchange, and makes them at the first call. REQUIRES: topo is held.

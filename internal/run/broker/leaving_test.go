@@ -83,7 +83,7 @@ func TestBindingsOfWhatIsDeletedGoBehindIt(t *testing.T) {
 				c := start(t, d, nil)
 				manyBindings(t, c, n)
 				ticket, err := c.b.mutate(func() error { return deletion(c.b) })
-				if err = errors.Join(err, c.b.await(ticket)); err != nil {
+				if err = errors.Join(err, c.b.AwaitStored(ticket)); err != nil {
 					t.Fatal(err)
 				}
 				if left, marks := stored(t, c); left != n || marks != 1 {
@@ -116,7 +116,7 @@ func TestWhatHasTheNameNextGetsNoOldBindings(t *testing.T) {
 			c := start(t, d, nil)
 			manyBindings(t, c, n)
 			ticket, err := c.b.mutate(func() error { return deletion(c.b) })
-			if err = errors.Join(err, c.b.await(ticket)); err != nil {
+			if err = errors.Join(err, c.b.AwaitStored(ticket)); err != nil {
 				t.Fatal(err)
 			}
 			again := func() error {
@@ -176,7 +176,7 @@ func TestASweepLetsOthersIn(t *testing.T) {
 	manyBindings(t, c, n)
 	mustDeclare(t, c, "other")
 	ticket, err := c.b.mutate(func() error { return manyDeletions["the exchange"](c.b) })
-	if err = errors.Join(err, c.b.await(ticket)); err != nil {
+	if err = errors.Join(err, c.b.AwaitStored(ticket)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.b.change(func() error { return nil }); err != nil || c.b.ledger.owing.Load() != 1 {
@@ -201,7 +201,7 @@ func TestWhoNeedsNoNameThatLeavesDoesNotSweep(t *testing.T) {
 	c := start(t, newDisk(), nil)
 	manyBindings(t, c, leaveAtOnce+1)
 	ticket, err := c.b.mutate(func() error { return manyDeletions["the exchange"](c.b) })
-	if err = errors.Join(err, c.b.await(ticket)); err != nil {
+	if err = errors.Join(err, c.b.AwaitStored(ticket)); err != nil {
 		t.Fatal(err)
 	}
 	tries := 0

@@ -108,9 +108,9 @@ func (b *Broker) issue(changes []mutation.Change, made topology.Made) uint64 {
 	return e.ticket
 }
 
-// await returns when all changes up to this ticket are stored and in force. An error means that the disk failed and
+// AwaitStored returns when all changes up to this ticket are stored and in force. An error means that the disk failed and
 // the node is stopping. REQUIRES: nothing is locked.
-func (b *Broker) await(ticket uint64) error {
+func (b *Broker) AwaitStored(ticket uint64) error {
 	held.Nothing("the log of declarations")
 	l := &b.ledger
 	if l.stored.Load() >= ticket {
@@ -253,10 +253,10 @@ func (b *Broker) sweep(ticket uint64) (err error) {
 }
 
 // awaitAll returns when every change so far is stored.
-func (b *Broker) awaitAll() error { return b.await(b.ledger.issued.Load()) }
+func (b *Broker) awaitAll() error { return b.AwaitStored(b.ledger.issued.Load()) }
 
 // awaitRemovals returns when every deletion so far is stored.
-func (b *Broker) awaitRemovals() error { return b.await(b.ledger.removed.Load()) }
+func (b *Broker) awaitRemovals() error { return b.AwaitStored(b.ledger.removed.Load()) }
 
 // between runs f while nobody writes to the store.
 func (b *Broker) between(f func()) {
@@ -277,7 +277,7 @@ func (b *Broker) between(f func()) {
 // look runs f with the topology locked for reading, and returns when what f saw is stored. f must not wait for
 // anything. REQUIRES: nothing is locked.
 func (b *Broker) look(f func()) error {
-	return b.await(b.glance(f))
+	return b.AwaitStored(b.glance(f))
 }
 
 // glance runs f with the topology locked for reading. It returns the ticket that an answer must wait for if it

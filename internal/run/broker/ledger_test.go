@@ -340,7 +340,7 @@ func blocked(t *testing.T, n int) {
 	t.Helper()
 	stacks := make([]byte, 8<<20)
 	eventually(t, fmt.Sprintf("%d wait for the store", n), func() bool {
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "broker.(*Broker).await(") >= n
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "broker.(*Broker).AwaitStored(") >= n
 	})
 }
 

@@ -74,19 +74,19 @@ type letter struct {
 // letterBytes is the memory of a letter beside its record.
 const letterBytes = 64
 
-// headersLimit is how many bytes of headers a message has at most. A client that has agreed to the usual frame_max of 128 KiB
+// HeadersLimit is how many bytes of headers a message has at most. A client that has agreed to the usual frame_max of 128 KiB
 // ends its connection when it gets more, and a classic queue would give it the same message again and again. So whoever declares
 // or publishes something large could keep events and copies from everybody.
-const headersLimit = 120 << 10
+const HeadersLimit = 120 << 10
 
-// fit leaves out the largest headers until the others are within headersLimit, and names them in the header left_out.
+// fit leaves out the largest headers until the others are within HeadersLimit, and names them in the header left_out.
 func fit(headers []amqp091.RawField) []amqp091.RawField {
 	size := fieldBytes(headers...)
-	if size <= headersLimit {
+	if size <= HeadersLimit {
 		return headers
 	}
 	var left amqp091.Array
-	for size > headersLimit {
+	for size > HeadersLimit {
 		largest := 0
 		for i, f := range headers {
 			if fieldBytes(f) > fieldBytes(headers[largest]) {
@@ -187,7 +187,7 @@ func (n *notices) record(m *notice) message.Ref {
 	raw := amqp091.AppendPropsFrom(nil, m.properties)
 	props, _ := amqp091.ParseProps(raw) // of our own
 	e := message.Envelope{
-		Serial: n.b.nextSerial(time.Now().UnixMilli()), Exchange: []byte(m.exchange), Key: []byte(m.key), BodySize: m.size, HasHeaders: true, Persistent: props.DeliveryMode == 2,
+		Serial: n.b.nextSerial(n.b.now()), Exchange: []byte(m.exchange), Key: []byte(m.key), BodySize: m.size, HasHeaders: true, Persistent: props.DeliveryMode == 2,
 		Properties: amqp091.AppendProps(nil, raw, &props, &amqp091.PropsEdit{Set: m.headers}),
 	}
 	ref, b := n.b.bodies.Alloc(e.Size())

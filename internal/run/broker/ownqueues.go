@@ -2,10 +2,17 @@ package broker
 
 import (
 	"strings"
+	"time"
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/wire/amqp091"
+)
+
+// Archive is the queue for discarded letters of a virtual host, and ArchiveTTL how long it keeps them, in milliseconds.
+const (
+	Archive    message.QueueName = "bartleby.archive"
+	ArchiveTTL                   = 7 * 24 * int64(time.Hour/time.Millisecond)
 )
 
 // ownQueues are the queues that the broker makes in a virtual host when it first needs them, as it declares them.
@@ -16,8 +23,8 @@ var ownQueues = map[message.QueueName]amqp091.Table{
 	},
 }
 
-// ownQueue is the declaration of one of them.
-func ownQueue(vhost message.VHost, name message.QueueName) topology.QueueDecl {
+// OwnQueue is the declaration of a queue that the broker makes in a virtual host when it is first needed: Archive or LostAndFound.
+func OwnQueue(vhost message.VHost, name message.QueueName) topology.QueueDecl {
 	return topology.QueueDecl{VHost: vhost, Name: name, Durable: true, Arguments: ownQueues[name]}
 }
 

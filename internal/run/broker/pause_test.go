@@ -44,7 +44,7 @@ func TestADeclarationDoesNotWaitForAllKeysOfAMessage(t *testing.T) {
 		if pauses++; pauses > 1 {
 			return
 		}
-		c.b.letIn()
+		c.b.LetIn()
 		if c.b.topo.TryLock() {
 			t.Error("the topology is not held behind a pause")
 			c.b.topo.Unlock()
@@ -157,7 +157,7 @@ func TestADeclarationDoesNotWaitForAllPermissions(t *testing.T) {
 			}
 			pauses := 0
 			b.onPause = func() {
-				b.letIn()
+				b.LetIn()
 				if pauses++; pauses > 1 || c.change == nil {
 					return
 				}

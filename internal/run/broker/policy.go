@@ -49,7 +49,7 @@ func (b *Broker) settings(q *topology.Queue) (queue.Settings, partition.DeadLett
 		return *v
 	}
 	s := queue.Settings{
-		DeadLetter: e.DeadLetterExchange != nil, LostAndFound: b.findsLost(q), AtLeastOnce: e.Strategy == topology.AtLeastOnce,
+		DeadLetter: e.DeadLetterExchange != nil, LostAndFound: b.FindsLost(q), AtLeastOnce: e.Strategy == topology.AtLeastOnce,
 		TTL: or(e.MessageTTL), Expires: or(e.Expires), MaxLength: or(e.MaxLength), MaxBytes: or(e.MaxLengthBytes),
 		Overflow: e.Overflow, DeliveryLimit: or(e.DeliveryLimit), CountNack: !q.Strict, ConsumerTimeout: or(e.ConsumerTimeout), Retry: e.DelayedRetry, Breaker: e.Breaker,
 	}
@@ -79,7 +79,7 @@ func (b *Broker) reconfigure(queues []*topology.Queue) {
 		b.topo.RUnlock()
 		b.node.Configure(rt, s, dead)
 		if s.DeadLetter {
-			b.unlinted.note(q)
+			b.deadLetters(q)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (p *Publication) HasMoreKeys() bool { return len(p.cc)+len(p.bcc) > 0 }
 
 // MoreKeys are the routing keys of CC and BCC, with repetitions.
 func (p *Publication) MoreKeys() [][]byte {
-	return append(append([][]byte{}, p.cc...), shortStrings(p.bcc)...)
+	return append(append([][]byte{}, p.cc...), message.ShortStrings(p.bcc)...)
 }
 
 // DistinctKeys are all routing keys, each once.
@@ -228,6 +228,24 @@ func (c *Connection) Store(p *Publication) message.Ref {
 		message.Record(b).Seal()
 	}
 	return ref
+}
+
+// Record is the record of a checked message, with these BCC keys (as in a record) unless its headers have some. Nothing is stored.
+func (c *Connection) Record(p *Publication, bcc []byte) (message.Record, error) {
+	if len(p.bcc) == 0 {
+		p.bcc = bcc
+	}
+	e := c.envelope(p)
+	if err := e.Check(); err != nil {
+		return nil, topology.Refuse(topology.PreconditionFailed, "%v", err)
+	}
+	rec := message.Record(make([]byte, e.Size()))
+	rest := e.Put(rec)
+	for _, piece := range p.Body {
+		rest = rest[copy(rest, piece):]
+	}
+	rec.Seal()
+	return rec, nil
 }
 
 func (c *Connection) envelope(p *Publication) message.Envelope {
@@ -492,15 +510,6 @@ func (c *Connection) exchangeOf(p *Publication) (*topology.VHost, *topology.Exch
 		return nil, nil, internalExchange(x)
 	}
 	return v, x, nil
-}
-
-func shortStrings(b []byte) (list [][]byte) {
-	for len(b) > 0 {
-		n := int(b[0])
-		list = append(list, b[1:1+n])
-		b = b[1+n:]
-	}
-	return list
 }
 
 // PublishOne publishes one message and waits until it is durable. It is for callers without a session, such as the

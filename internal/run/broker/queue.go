@@ -55,7 +55,7 @@ func (c *Connection) declareQueue(d topology.QueueDecl) (Declared, error) {
 			"vhost", string(q.VHost), "queue", string(q.Name), "connection", c.Name, "user", c.User)
 	}
 	if q != nil || err != nil {
-		if err := cmp.Or(c.b.await(ticket), err); err != nil {
+		if err := cmp.Or(c.b.AwaitStored(ticket), err); err != nil {
 			return Declared{}, err
 		}
 		return c.declared(q, false), nil
@@ -105,7 +105,7 @@ func (c *Connection) declared(q *topology.Queue, created bool) Declared {
 // noteDeclared logs surprises about the settings that the queue was declared with.
 func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	if e.DeadLetterExchange != nil {
-		b.unlinted.note(q)
+		b.deadLetters(q)
 	}
 	log := b.Logger.With("vhost", string(q.VHost), "queue", string(q.Name))
 	if q.Type == topology.Quorum {
@@ -123,6 +123,17 @@ func (b *Broker) noteDeclared(q *topology.Queue, e *topology.Settings) {
 	}
 }
 
+// OnDeadLetters calls f with each queue that is declared, or gets another policy, and has a dead-letter exchange then. f must not block.
+// It is called once, before the node serves.
+func (b *Broker) OnDeadLetters(f func(*topology.Queue)) { b.onDeadLetters.Store(&f) }
+
+// deadLetters tells of a queue with a dead-letter exchange.
+func (b *Broker) deadLetters(q *topology.Queue) {
+	if f := b.onDeadLetters.Load(); f != nil {
+		(*f)(q)
+	}
+}
+
 // PassiveQueue checks that a queue exists (BR-7.15).
 func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 	q, err := c.find(name, func(r topology.Resource) error { return c.anyPermission(r) })
@@ -130,6 +141,23 @@ func (c *Connection) PassiveQueue(name message.QueueName) (Declared, error) {
 		return Declared{}, err
 	}
 	return c.declared(q, false), nil
+}
+
+// Find returns a queue that the connection may use, after checking that the client has the permissions that are needed, in this order.
+func (c *Connection) Find(name message.QueueName, needed ...topology.Access) (q QueueInfo, err error) {
+	decl, err := c.find(name, func(r topology.Resource) error {
+		for _, a := range needed {
+			if err := c.permit(a, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return q, err
+	}
+	c.b.glance(func() { q = Describe(decl) })
+	return q, nil
 }
 
 // find returns a queue that the connection may use, after the permission check.
@@ -148,7 +176,7 @@ func (c *Connection) findDecided(name message.QueueName, permit func(topology.Re
 		unstored = err != nil || q.Unstored()
 	})
 	if unstored {
-		err = cmp.Or(c.b.await(ticket), err)
+		err = cmp.Or(c.b.AwaitStored(ticket), err)
 	}
 	return q, err
 }
@@ -248,7 +276,7 @@ func (c *Connection) Purge(name message.QueueName) (int, error) {
 		return 0, err
 	}
 	n, err := c.b.node.Purge(runtimeOf(q))
-	return n, c.missing(err, q)
+	return n, missing(err, q)
 }
 
 // ChangeArguments sets some arguments of a queue, takes others away, and puts the result in force at once, as a policy would. It

@@ -28,6 +28,18 @@ type QueueInfo struct {
 	runtime *partition.Queue
 }
 
+// Incarnation is the number of the queue that is called so now.
+func (q *QueueInfo) Incarnation() uint64 { return q.runtime.Incarnation }
+
+// Quorum says whether it is a quorum queue.
+func (q *QueueInfo) Quorum() bool { return q.runtime.Type() == queue.Quorum }
+
+// Runtime is the queue in its partition.
+func (q *QueueInfo) Runtime() *partition.Queue { return q.runtime }
+
+// Missing turns an error of the partition about the queue into the client's.
+func (q *QueueInfo) Missing(err error) error { return missing(err, q.Decl) }
+
 // Definition is both policies merged, nil if there are none. Describe does not compute it, because it runs under the
 // lock, there may be very many queues, and most answers do not show it.
 func (q *QueueInfo) Definition() topology.Definition {
@@ -77,9 +89,9 @@ func (b *Broker) DistinguishedConsumers(q QueueInfo) (exclusive, active string) 
 }
 
 // ReadyByPriority is how many messages of each priority are ready (BR-15.12).
-func (b *Broker) ReadyByPriority(q QueueInfo) map[int]int {
+func (b *Broker) ReadyByPriority(q *topology.Queue) map[int]int {
 	found := map[int]int{}
-	b.node.RangeLevels(q.runtime, func(level, ready int) { found[level] = ready })
+	b.node.RangeLevels(runtimeOf(q), func(level, ready int) { found[level] = ready })
 	return found
 }
 

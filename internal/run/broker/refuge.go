@@ -38,7 +38,7 @@ func (r refuge) Find(q *partition.Queue, why deadletter.Outcome, lost bool, h *d
 		r.tell(q, why)
 		return found, false
 	case making:
-		return nil, r.b.makings.need(ownQueue(q.VHost, LostAndFound), ready)
+		return nil, r.b.makings.need(OwnQueue(q.VHost, LostAndFound), ready)
 	}
 	return nil, false
 }
@@ -96,8 +96,8 @@ func (r refuge) tell(q *partition.Queue, why deadletter.Outcome) {
 	}
 }
 
-// findsLost says whether dead letters of the queue that lead nowhere go to LostAndFound.
+// FindsLost says whether dead letters of the queue that lead nowhere go to LostAndFound.
 // In ApsaraMQ they do not: it has no limits of length, so nothing would bound that queue.
-func (b *Broker) findsLost(q *topology.Queue) bool {
+func (b *Broker) FindsLost(q *topology.Queue) bool {
 	return b.LostAndFound && q.Profile != deadletter.ApsaraMQ && (!q.Strict || b.LostAndFoundStrict) && q.Delays == nil && !strings.HasPrefix(string(q.Name), topology.OwnPrefix)
 }

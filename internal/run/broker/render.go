@@ -15,7 +15,7 @@ import (
 // RenderProps appends the AMQP 0-9-1 properties with which a message is delivered: those it was published with, its
 // death history (DL-7), its delay if it has waited in an exchange, and on quorum queues its counters (DL-11.2). h is nil
 // if nothing has happened to it; headers are those of h (convert.Headers), of which annotations are left out if they would make the
-// message unreadable (headersLimit). quorum says whether the queue is a quorum queue.
+// message unreadable (HeadersLimit). quorum says whether the queue is a quorum queue.
 func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers []amqp091.RawField, n queue.Counts, quorum bool) []byte {
 	counted := n != queue.Counts{} && (quorum || n.Acquired > 0)
 	if h == nil && !counted {
@@ -25,7 +25,7 @@ func RenderProps(dst []byte, rec message.Record, h *deadletter.History, headers 
 	if err != nil { // impossible: they were checked when it was published
 		return append(dst, rec.Properties()...)
 	}
-	if h != nil && h.Annotations != "" && len(rec.Properties())+fieldBytes(headers...) > headersLimit {
+	if h != nil && h.Annotations != "" && len(rec.Properties())+fieldBytes(headers...) > HeadersLimit {
 		headers = h.Headers() // annotations have no room: clients of AMQP 1.0 get them
 	}
 	edit := amqp091.PropsEdit{Set: slices.Clip(headers)} // the caller may use headers again

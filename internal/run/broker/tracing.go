@@ -101,7 +101,7 @@ func (c *Connection) TraceDelivery(d *TracedDelivery) {
 		for _, key := range partition.AppendCC(nil, props.Headers) {
 			keys = append(keys, []byte(key))
 		}
-		keys = append(keys, shortStrings(d.Record.BCC())...)
+		keys = append(keys, message.ShortStrings(d.Record.BCC())...)
 	} else {
 		for _, key := range d.History.Keys[1:] {
 			keys = append(keys, []byte(key))

@@ -9,7 +9,9 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp10"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -46,7 +48,7 @@ func TestALetterOfAMQP10(t *testing.T) {
 	d.publish10("work", slices.Concat(properties.Append(nil), application("t3"), value))
 	d.kill("work")
 	d.eventually("the letter is there", func() bool { return d.ready("dlq") == 1 })
-	q, err := d.b.AsOperator("test", "/").Readable("dlq")
+	q, err := d.b.AsOperator("test", "/").Find("dlq", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,19 +61,19 @@ func TestALetterOfAMQP10(t *testing.T) {
 		t.Fatalf("%q, %v", body, err)
 	}
 
-	j := d.start(Request{Action: broker.EditLetter, Queues: []string{"dlq"}, IDs: []string{id}, Edit: &letter.Edit{Headers: map[string]any{"tenant": "t4"}}, How: How{Then: ThenReplay}})
+	j := d.start(Request{Action: letters.EditLetter, Queues: []string{"dlq"}, IDs: []string{id}, Edit: &letter.Edit{Headers: map[string]any{"tenant": "t4"}}, How: How{Then: ThenReplay}})
 	d.until(j.ID, Done)
 	want := slices.Concat(properties.Append(nil), application("t4"), value)
-	q, err = d.b.AsOperator("test", "/").Readable("work")
+	q, err = d.b.AsOperator("test", "/").Find("work", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := d.b.Extent(q)
+	e, err := letters.Extent(d.b, q)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got [][]byte
-	if _, _, err = d.b.Browse(context.Background(), q, e.There, 10, func(_ queue.View, rec message.Record, _ []byte) bool {
+	if _, _, err = letters.Browse(context.Background(), d.b, q, e.There, 10, func(_ queue.View, rec message.Record, _ []byte) bool {
 		head, body, tail := convert.AppendAMQP10(nil, rec, &convert.Delivery{})
 		m, err := amqp10.ParseMessage(slices.Concat(head, body, tail))
 		if err != nil {

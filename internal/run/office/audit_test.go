@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 )
 
 func audited(t *testing.T, fs vfs.FS, at *time.Time) (*Audit, func()) {
@@ -185,7 +186,7 @@ func TestJobsAreInTheAudit(t *testing.T) {
 	a := d.jobs.office.audit
 	d.letters("classic", "classic", 3)
 	ann := Actor{"ann", "10.0.0.1:5"}
-	r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq", How: How{Rate: 1}, Reason: "mended", By: ann}
+	r := Request{Action: letters.Replay, VHost: "/", Queue: "dlq", How: How{Rate: 1}, Reason: "mended", By: ann}
 	p, err := d.jobs.Dry(t.Context(), d.c, &r)
 	if err != nil {
 		t.Fatal(err)

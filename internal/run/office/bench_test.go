@@ -15,6 +15,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -109,7 +110,7 @@ func BenchmarkOffice(b *testing.B) {
 		b.ReportMetric(again.Seconds()*1000, "ms/inbox-after-100-left")
 		b.ReportMetric(float64(max(heap(), before)-before)/float64(*benchLetters), "B/letter")
 		sample := a.Items[len(a.Items)-1].Sample
-		q, err := c.Readable(sample.Queue)
+		q, err := c.Find(sample.Queue, topology.Read)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -130,7 +131,7 @@ func BenchmarkOffice(b *testing.B) {
 				go func() {
 					room <- struct{}{}
 					defer func() { <-room }()
-					q, _ := c.Readable(message.QueueName(fmt.Sprint("dead", i)))
+					q, _ := c.Find(message.QueueName(fmt.Sprint("dead", i)), topology.Read)
 					end, _ := f.Letters(context.Background(), q, LettersRequest{Query: query, Oldest: true}, func(*Row) bool { return true }, nil)
 					done <- end.Examined
 				}()
@@ -196,7 +197,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	defer f.Close()
 	jobs := f.Jobs
-	request := &Request{Action: broker.Replay, VHost: "/", Queue: "dead"}
+	request := &Request{Action: letters.Replay, VHost: "/", Queue: "dead"}
 	plan, err := jobs.Dry(context.Background(), c, request)
 	if err != nil {
 		b.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/safety/bug"
 )
@@ -220,7 +221,7 @@ func (f *Office) begin(c *catalogue) (done <-chan struct{}, joined bool) {
 
 // update brings the catalogue up to date. REQUIRES: the caller has set busy.
 func (c *catalogue) update(f *Office) error {
-	e, err := f.b.Extent(c.reads)
+	e, err := letters.Extent(f.b, c.reads)
 	if err != nil {
 		return err
 	}
@@ -267,7 +268,7 @@ func (c *catalogue) prune(f *Office, e partition.Extent) error {
 			return err
 		}
 		var err error
-		cursor, done, err = f.b.Glance(c.reads, cursor, glanceSlice, func(v queue.View) bool {
+		cursor, done, err = letters.Glance(f.b, c.reads, cursor, glanceSlice, func(v queue.View) bool {
 			level := v.ID.Lane()
 			if level >= len(at) {
 				return true
@@ -345,7 +346,7 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 			return f.life.Err()
 		}
 		until := time.Now().Add(lookTime)
-		next, done, err := f.b.Browse(f.life, c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
+		next, done, err := letters.Browse(f.life, f.b, c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level; beyond {
 				return false
 			}

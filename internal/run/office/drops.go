@@ -18,6 +18,7 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -47,7 +48,7 @@ type DropEntry struct {
 	ID     uint64 `json:"id"`
 	Queue  string `json:"queue,omitempty"` // "" if no queue has taken them
 	Reason string `json:"reason,omitempty"`
-	Why    string `json:"why"` // a deadletter.Outcome, or broker.DropUnroutable
+	Why    string `json:"why"` // a deadletter.Outcome, or letters.DropUnroutable
 	First  int64  `json:"first_ms"`
 	Last   int64  `json:"last_ms"`
 	Count  uint64 `json:"count"`
@@ -70,6 +71,7 @@ type DropHour struct {
 // second from the ledger, as the counters of queues lose it.
 type Drops struct {
 	b      *broker.Broker
+	watch  *letters.DropWatch
 	logger *slog.Logger
 	now    func() time.Time
 	end    context.CancelFunc
@@ -115,8 +117,8 @@ func openDrops(b *broker.Broker, logger *slog.Logger, now func() time.Time) (*Dr
 	b.OnVHostEnd(d.endVHost)
 	ctx, end := context.WithCancel(context.Background())
 	d.end = end
-	wake := b.WatchDrops()
-	go bug.Guarded(logger, "the ledger of drops", func() { d.run(ctx, wake) })()
+	d.watch = letters.WatchDrops(b)
+	go bug.Guarded(logger, "the ledger of drops", func() { d.run(ctx) })()
 	return d, nil
 }
 
@@ -126,13 +128,13 @@ func (d *Drops) Close() {
 	<-d.ended
 }
 
-func (d *Drops) run(ctx context.Context, wake <-chan struct{}) {
+func (d *Drops) run(ctx context.Context) {
 	defer close(d.ended)
 	for {
 		select {
-		case <-wake:
+		case <-d.watch.Wake():
 		case <-ctx.Done():
-			d.b.UnwatchDrops()
+			d.watch.End()
 			d.take()
 			return
 		}
@@ -158,7 +160,7 @@ func (d *Drops) of(vhost string) *dropLedger {
 func (d *Drops) take() {
 	d.taking.Lock()
 	defer d.taking.Unlock()
-	if list := d.b.TakeDrops(); len(list) > 0 { // it may wait for declarations, and so for endVHost
+	if list := d.watch.Take(); len(list) > 0 { // it may wait for declarations, and so for endVHost
 		d.mu.Lock()
 		d.add(list)
 		d.mu.Unlock()
@@ -175,7 +177,7 @@ func (d *Drops) endVHost(name message.VHost, _ broker.Doer) {
 }
 
 // add adds drops to the ledger, and stores it. REQUIRES: d.mu is held.
-func (d *Drops) add(list []broker.Drop) {
+func (d *Drops) add(list []letters.Drop) {
 	now := d.now()
 	w := dropWriter{drops: d, now: now.UnixMilli(), touched: map[*dropLedger]string{}, changed: map[*DropEntry]bool{}}
 	for i := range list {
@@ -201,7 +203,7 @@ type dropWriter struct {
 	begun   []*DropEntry // new ones: each tells of itself, so once a minute for drops that are alike
 }
 
-func (w *dropWriter) add(drop *broker.Drop) {
+func (w *dropWriter) add(drop *letters.Drop) {
 	vhost := string(drop.VHost)
 	l := w.drops.of(vhost)
 	if _, seen := w.touched[l]; !seen {

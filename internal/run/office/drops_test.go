@@ -16,6 +16,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,9 +65,9 @@ func (w *world) close() {
 func (w *world) add(vhost, queue string, count uint64) {
 	w.drops.mu.Lock()
 	defer w.drops.mu.Unlock()
-	d := broker.Drop{Why: "no_dlx", Reason: deadletter.Rejected, Count: count}
+	d := letters.Drop{Why: "no_dlx", Reason: deadletter.Rejected, Count: count}
 	d.VHost, d.Queue = message.VHost(vhost), message.QueueName(queue)
-	w.drops.add([]broker.Drop{d})
+	w.drops.add([]letters.Drop{d})
 }
 
 func (w *world) list(q DropQuery) DropList {
@@ -138,9 +139,9 @@ func TestDropsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.add("/x", "other", 1)
 	w.drops.mu.Lock()
-	var list []broker.Drop
+	var list []letters.Drop
 	for i := range MaxDrops + 5 {
-		d := broker.Drop{Why: "no_dlx", Count: 1}
+		d := letters.Drop{Why: "no_dlx", Count: 1}
 		d.VHost, d.Queue = message.VHost("/"), message.QueueName(fmt.Sprint("q", i))
 		list = append(list, d)
 	}

@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // Group is letters that died alike, as the API shows them.
@@ -204,7 +205,7 @@ func (f *Office) addTo(found map[groupKey]*Group, c *catalogue, reveal bool) {
 		g.First = min(g.First, int64(t.first)*1000)
 		if last := int64(t.last) * 1000; last > g.Last {
 			g.Last = last
-			g.Sample = Sample{q.Name, broker.LetterID(c.info.Incarnation(), t.sample)}
+			g.Sample = Sample{q.Name, letters.LetterID(c.info.Incarnation(), t.sample)}
 		}
 		g.Queues = append(g.Queues, QueueLetters{q.Name, t.n})
 	}

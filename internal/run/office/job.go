@@ -11,6 +11,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -42,13 +43,13 @@ const (
 
 // Request asks for a job.
 type Request struct {
-	Action broker.Action       `json:"action"`
+	Action letters.Action      `json:"action"`
 	VHost  string              `json:"vhost"`
 	Queue  string              `json:"queue,omitempty"`
 	Queues []string            `json:"queues,omitempty"`
 	Filter map[string][]string `json:"filter,omitempty"` // see letter.ParseQuery
 	IDs    []string            `json:"ids,omitempty"`    // of letters; none: all that the filter selects
-	Edit   *letter.Edit        `json:"edit,omitempty"`   // of broker.EditLetter
+	Edit   *letter.Edit        `json:"edit,omitempty"`   // of letters.EditLetter
 	How
 	Reason string `json:"reason,omitempty"` // why somebody wants that
 	By     Actor  `json:"-"`                // for the audit
@@ -104,7 +105,7 @@ type Stays struct {
 	Gone       int `json:"gone"`      // it left the queue meanwhile
 }
 
-func (s *Stays) add(r *broker.ErrandSlice) {
+func (s *Stays) add(r *letters.ErrandSlice) {
 	s.Examined += r.Examined
 	s.Unroutable += r.Unroutable
 	s.Refused += r.Refused
@@ -126,7 +127,7 @@ type Outcomes struct {
 // Job is a job as it is shown.
 type Job struct {
 	ID         uint64              `json:"id,string"` // text, as all ids
-	Action     broker.Action       `json:"action"`
+	Action     letters.Action      `json:"action"`
 	VHost      string              `json:"vhost"`
 	Queues     []string            `json:"queues"`
 	Filter     map[string][]string `json:"filter,omitempty"`
@@ -170,7 +171,7 @@ type record struct {
 	Sung     bool     `json:"sung,omitempty"`     // the canary is over
 	Took     names    `json:"took,omitzero"`      // of a rule's job
 
-	// Of an edit: see broker.Edit.
+	// Of an edit: see letters.Edit.
 	Archive uint64 `json:"archive,omitempty"`
 	Since   uint64 `json:"since,omitempty"`
 }
@@ -252,13 +253,13 @@ func (r *Request) check() error {
 		return refuse(BadRequest, "rate, stagger_ms: a job has one of them")
 	case o.ScheduleMS < 0:
 		return refuse(BadRequest, "schedule_ms: %d is no time; it is milliseconds since 1970", o.ScheduleMS)
-	case r.Action == broker.Park && o.ToQueue == "":
+	case r.Action == letters.Park && o.ToQueue == "":
 		return refuse(BadRequest, "to_queue: it is missing; move needs the queue to move to")
-	case r.Action == broker.Park && (o.ToExchange != nil || o.RoutingKey != nil):
+	case r.Action == letters.Park && (o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_exchange, routing_key: move goes to a queue; replay goes to exchanges")
-	case r.Action == broker.Restore && (o.ToExchange != nil || o.RoutingKey != nil):
+	case r.Action == letters.Restore && (o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_exchange, routing_key: restore goes to the queue that letters were discarded from, or to to_queue")
-	case r.Action == broker.Discard && (o.ToQueue != "" || o.ToExchange != nil || o.RoutingKey != nil):
+	case r.Action == letters.Discard && (o.ToQueue != "" || o.ToExchange != nil || o.RoutingKey != nil):
 		return refuse(BadRequest, "to_queue, to_exchange, routing_key: discard goes to the queue %s", broker.Archive)
 	}
 	if err := r.checkEdit(); err != nil {
@@ -266,7 +267,7 @@ func (r *Request) check() error {
 	}
 	if c := o.Canary; c != nil {
 		switch {
-		case r.Action != broker.Replay:
+		case r.Action != letters.Replay:
 			return refuse(BadRequest, "canary: only a replay can have one")
 		case c.First < 1:
 			return refuse(BadRequest, "canary: first must be at least 1")
@@ -279,11 +280,11 @@ func (r *Request) check() error {
 	return nil
 }
 
-var actions = []broker.Action{broker.Replay, broker.Park, broker.Discard, broker.Restore, broker.EditLetter}
+var actions = []letters.Action{letters.Replay, letters.Park, letters.Discard, letters.Restore, letters.EditLetter}
 
 // errand is what the broker does for the request.
-func (o *How) errand(action broker.Action, job uint64) broker.Errand {
-	e := broker.Errand{Job: job, Action: action, To: broker.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays, Stay: o.Then == ThenStay, Spread: o.StaggerMS > 0}
+func (o *How) errand(action letters.Action, job uint64) letters.Errand {
+	e := letters.Errand{Job: job, Action: action, To: letters.Destination{Queue: message.QueueName(o.ToQueue), Key: o.RoutingKey}, MaxReplays: defaultMaxReplays, Stay: o.Then == ThenStay, Spread: o.StaggerMS > 0}
 	if o.MaxReplays != nil {
 		e.MaxReplays = *o.MaxReplays
 	}

@@ -17,6 +17,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -226,7 +227,7 @@ func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
 				t.Run(source+" "+target+" "+string(order), func(t *testing.T) {
 					d := openBureau(t, vfs.NewMem(), nil)
 					d.letters(source, target, 6)
-					r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq", How: How{Order: order, Limit: 4}}
+					r := Request{Action: letters.Replay, VHost: "/", Queue: "dlq", How: How{Order: order, Limit: 4}}
 					plan, err := d.jobs.Dry(t.Context(), d.c, &r)
 					if err != nil || plan.Count != 4 || plan.Of != 6 || len(plan.Routes) != 1 || plan.Routes[0].RoutingKey != "work" || !slices.Equal(plan.Routes[0].Queues, []string{"work"}) {
 						t.Fatalf("%+v, %v", plan, err)
@@ -234,7 +235,7 @@ func TestAJobDoesWhatItsDryRunSaid(t *testing.T) {
 					if d.ready("dlq") != 6 || len(d.jobs.List()) != 0 {
 						t.Error("a dry run has changed something")
 					}
-					r = Request{Action: broker.Replay, VHost: "/", Queues: []string{"dlq"}, How: r.How, Token: plan.Token, Count: &plan.Count, Reason: "mended"}
+					r = Request{Action: letters.Replay, VHost: "/", Queues: []string{"dlq"}, How: r.How, Token: plan.Token, Count: &plan.Count, Reason: "mended"}
 					j, err := d.jobs.Start(t.Context(), d.c, &r)
 					if err != nil {
 						t.Fatal(err)
@@ -262,7 +263,7 @@ func TestAJobNeedsItsDryRun(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 2)
 	plan := func() (Request, Plan) {
-		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		r := Request{Action: letters.Replay, VHost: "/", Queue: "dlq"}
 		p, err := d.jobs.Dry(t.Context(), d.c, &r)
 		if err != nil {
 			t.Fatal(err)
@@ -308,16 +309,16 @@ func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("quorum", "classic", 3)
 	d.declare("park", "classic")
-	j := d.until(d.start(Request{Action: broker.Park, Queue: "dlq", How: How{ToQueue: "park", Limit: 2}}).ID, Done)
+	j := d.until(d.start(Request{Action: letters.Park, Queue: "dlq", How: How{ToQueue: "park", Limit: 2}}).ID, Done)
 	if d.ready("park") != 2 || j.Moved != 2 {
 		t.Fatalf("%+v", j)
 	}
-	d.until(d.start(Request{Action: broker.Discard, Queue: "park"}).ID, Done)
+	d.until(d.start(Request{Action: letters.Discard, Queue: "park"}).ID, Done)
 	if d.ready(string(broker.Archive)) != 2 || d.job(j.ID).Outcomes.Removed != 2 {
 		t.Fatalf("%d are discarded, %+v", d.ready(string(broker.Archive)), d.job(j.ID))
 	}
 	for range defaultMaxReplays {
-		d.until(d.start(Request{Action: broker.Replay, Queue: string(broker.Archive)}).ID, Done)
+		d.until(d.start(Request{Action: letters.Replay, Queue: string(broker.Archive)}).ID, Done)
 		if d.ready("work") != 2 {
 			t.Fatalf("%d came back", d.ready("work"))
 		}
@@ -325,12 +326,12 @@ func TestLettersAreParkedDiscardedAndComeBack(t *testing.T) {
 			d.kill("work")
 		}
 		d.eventually("they have died again", func() bool { return d.ready("dlq") == 3 })
-		d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", Filter: map[string][]string{"job": {fmt.Sprint(d.jobs.last)}}}).ID, Done)
+		d.until(d.start(Request{Action: letters.Discard, Queue: "dlq", Filter: map[string][]string{"job": {fmt.Sprint(d.jobs.last)}}}).ID, Done)
 		if d.ready(string(broker.Archive)) == 0 { // the filter job needs what reading knows of marks
-			d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", How: How{Order: Newest, Limit: 2}}).ID, Done)
+			d.until(d.start(Request{Action: letters.Discard, Queue: "dlq", How: How{Order: Newest, Limit: 2}}).ID, Done)
 		}
 	}
-	j = d.until(d.start(Request{Action: broker.Replay, Queue: string(broker.Archive)}).ID, Done)
+	j = d.until(d.start(Request{Action: letters.Replay, Queue: string(broker.Archive)}).ID, Done)
 	if j.TooOften != 2 || j.Moved != 0 || d.ready(string(broker.Archive)) != 2 {
 		t.Errorf("%+v", j)
 	}
@@ -354,7 +355,7 @@ func TestTheArchiveMustBeOurs(t *testing.T) {
 	}
 	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 1)
-	j := d.until(d.start(Request{Action: broker.Discard, Queue: "dlq"}).ID, Halted)
+	j := d.until(d.start(Request{Action: letters.Discard, Queue: "dlq"}).ID, Halted)
 	if !strings.Contains(j.Why, "x-message-ttl") || !strings.Contains(j.Why, "delete it") || d.ready("dlq") != 1 {
 		t.Errorf("%+v", j)
 	}
@@ -373,7 +374,7 @@ func TestTheArchiveMustBeOurs(t *testing.T) {
 func TestACanaryHaltsAJob(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "quorum", 10)
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 1000, Percent: 25}}})
+	j := d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 4, WaitMS: 1000, Percent: 25}}})
 	d.eventually("the first have moved, and it says until when it waits", func() bool {
 		at := d.job(j.ID)
 		return at.Moved == 4 && at.CanaryUntilMS >= at.BeganMS+1000
@@ -402,7 +403,7 @@ func TestACanaryHaltsAJob(t *testing.T) {
 func TestACanaryThatNobodyConsumesHaltsAJob(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 5)
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 2, WaitMS: 1, Percent: 25}}})
+	j := d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{Canary: &Canary{First: 2, WaitMS: 1, Percent: 25}}})
 	if j = d.until(j.ID, Halted); !strings.Contains(j.Why, "none of the first 2 letters was consumed") || j.Moved != 2 {
 		t.Errorf("%+v", j)
 	}
@@ -413,7 +414,7 @@ func TestACanaryThatNobodyConsumesHaltsAJob(t *testing.T) {
 func TestAJobIsStoppedInTheMiddle(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 40)
-	slow := Request{Action: broker.Replay, Queue: "dlq", How: How{Rate: 20}}
+	slow := Request{Action: letters.Replay, Queue: "dlq", How: How{Rate: 20}}
 	j := d.start(slow)
 	moves := func() {
 		before := d.job(j.ID).Moved
@@ -476,7 +477,7 @@ func TestAJobIsNotInheritedWithAName(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 20)
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{Rate: 1}})
+	j := d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{Rate: 1}})
 	d.close()
 	b, err := broker.Open(broker.Options{FS: fs, Dir: "data"})
 	if err != nil {
@@ -532,13 +533,13 @@ func killJob(t *testing.T, point string, nth int, kinds [2]string, how How) {
 			clone = fs.CrashClone(vfs.CrashCloneCfg{})
 		}
 	})
-	const letters = 12
-	d.letters(kinds[0], kinds[1], letters)
+	const many = 12
+	d.letters(kinds[0], kinds[1], many)
 	d.publish("dlq", "no letter")
 	mu.Lock()
 	armed = true
 	mu.Unlock()
-	r := Request{Action: broker.Replay, Queue: "dlq", How: how}
+	r := Request{Action: letters.Replay, Queue: "dlq", How: how}
 	if how.OrderBy == "a group" {
 		r.OrderBy, r.Filter = "", map[string][]string{"group": {d.group()}}
 	}
@@ -581,13 +582,13 @@ func killJob(t *testing.T, point string, nth int, kinds [2]string, how How) {
 			t.Errorf("%s, %v: %v: what is no letter of the job", point, kinds, bodies)
 		}
 	}
-	for n := range letters {
+	for n := range many {
 		if bodies[fmt.Sprint(n)] != 1 {
 			t.Errorf("%s, %v: letter %d is there %d times", point, kinds, n, bodies[fmt.Sprint(n)])
 		}
 	}
 	now := d.job(j.ID)
-	if now.Moved != letters || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != letters || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
+	if now.Moved != many || now.Outcomes.Waiting != 0 || now.Outcomes.Acknowledged != many || now.NoOrigin+now.Unroutable+now.Refused+now.TooOften != 0 {
 		t.Errorf("%s, %v, %+v: %+v", point, kinds, how, now)
 	}
 	d.close()
@@ -601,7 +602,7 @@ func TestOldJobsAreForgotten(t *testing.T) {
 	fs := vfs.NewMem()
 	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 1)
-	first := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
+	first := d.until(d.start(Request{Action: letters.Replay, Queue: "dlq"}).ID, Done)
 	for i := range keptJobs - 1 {
 		r := record{Job: Job{ID: first.ID + uint64(i) + 1, State: Done, By: first.By}}
 		d.jobs.mu.Lock()
@@ -613,7 +614,7 @@ func TestOldJobsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	last := d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
+	last := d.until(d.start(Request{Action: letters.Replay, Queue: "dlq"}).ID, Done)
 	if _, ok := d.jobs.Job(first.ID); ok || last.ID != first.ID+keptJobs {
 		t.Errorf("job %d, the oldest of %d, is still there", first.ID, last.ID)
 	}
@@ -631,7 +632,7 @@ func TestOneUserDoesNotKeepOthersFromJobs(t *testing.T) {
 	d.letters("classic", "classic", 3)
 	ask := func(c *broker.Connection) (Plan, Request) {
 		t.Helper()
-		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		r := Request{Action: letters.Replay, VHost: "/", Queue: "dlq"}
 		p, err := d.jobs.Dry(t.Context(), c, &r)
 		if err != nil {
 			t.Fatal(err)
@@ -669,7 +670,7 @@ func TestOneUserDoesNotKeepOthersFromJobs(t *testing.T) {
 	if err := begin(other); err != nil && !strings.Contains(err.Error(), "is done") {
 		t.Errorf("a job of another user: %v", err)
 	}
-	_, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Replay, VHost: "/", Queue: "dlq", Filter: map[string][]string{"body": {strings.Repeat("<", 5000)}}})
+	_, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: letters.Replay, VHost: "/", Queue: "dlq", Filter: map[string][]string{"body": {strings.Repeat("<", 5000)}}})
 	if err == nil || !strings.Contains(err.Error(), "4096 bytes") {
 		t.Errorf("a filter of 5,000 bytes: %v", err)
 	}
@@ -682,7 +683,7 @@ func TestAPlanStandsWhileNothingChanges(t *testing.T) {
 	d.letters("classic", "classic", 3)
 	request := func() (Request, []seenQueue, *plan) {
 		t.Helper()
-		r := Request{Action: broker.Replay, VHost: "/", Queue: "dlq"}
+		r := Request{Action: letters.Replay, VHost: "/", Queue: "dlq"}
 		p, err := d.jobs.Dry(t.Context(), d.c, &r)
 		if err != nil {
 			t.Fatal(err)
@@ -738,5 +739,5 @@ func TestJobsAreSharedByUser(t *testing.T) {
 	}
 	d.jobs.last = 9000
 	d.jobs.mu.Unlock()
-	d.until(d.start(Request{Action: broker.Replay, Queue: "dlq"}).ID, Done)
+	d.until(d.start(Request{Action: letters.Replay, Queue: "dlq"}).ID, Done)
 }

@@ -9,6 +9,7 @@ import (
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // An edit is a job with one letter. Its draft is in the archive before the job begins, so the record has nothing of what is edited:
@@ -31,7 +32,7 @@ const editEvery = 50 * time.Millisecond
 // checkEdit says what is wrong with the parts of the request that only an edit has, or that an edit cannot have.
 func (r *Request) checkEdit() error {
 	o := &r.How
-	if r.Action != broker.EditLetter {
+	if r.Action != letters.EditLetter {
 		if r.Edit != nil || o.Then != "" {
 			return refuse(BadRequest, "edit, then: only the action edit has them")
 		}
@@ -53,33 +54,33 @@ func (r *Request) checkEdit() error {
 }
 
 // edits is the edit that a request or a job is about.
-func (o *How) edits(job uint64, p *place, id string) (e broker.Edit, err error) {
+func (o *How) edits(job uint64, p *place, id string) (e letters.Edit, err error) {
 	incarnation, entry, ok := ParseLetterID(id)
 	if !ok || p.Incarnation != 0 && p.Incarnation != incarnation {
 		return e, refuse(BadRequest, "ids: '%s' is no id of a letter of queue '%s'", id, p.Queue)
 	}
-	return broker.Edit{Errand: o.errand(broker.EditLetter, job), Queue: message.QueueName(p.Queue), Incarnation: incarnation, ID: entry}, nil
+	return letters.Edit{Errand: o.errand(letters.EditLetter, job), Queue: message.QueueName(p.Queue), Incarnation: incarnation, ID: entry}, nil
 }
 
 // editMade is an edit that was looked at.
 type editMade struct {
-	broker.Edit
-	original broker.Original
+	letters.Edit
+	original letters.Original
 	draft    message.Record
 }
 
 // makeEdit makes the edited copy, and says where it would go.
 func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (e editMade, p Plan, err error) {
 	p = Plan{Routes: []Route{}, Unroutable: []Left{}, Of: 1}
-	letters := r.errand(broker.EditLetter, 0)
-	there, _, err := c.LettersOf(message.QueueName(r.Queues[0]), &letters, 0)
+	errand := r.errand(letters.EditLetter, 0)
+	there, _, err := letters.As(c).LettersOf(message.QueueName(r.Queues[0]), &errand, 0)
 	if err != nil {
 		return e, p, err
 	}
 	if e.Edit, err = r.edits(0, &place{Queue: r.Queues[0], Incarnation: there}, r.IDs[0]); err != nil {
 		return e, p, err
 	}
-	if e.original, err = c.Original(&e.Edit); broker.IsGone(err) {
+	if e.original, err = letters.As(c).Original(&e.Edit); letters.IsGone(err) {
 		return e, p, refuse(Conflict, "ids: letter %s has left queue '%s'", r.IDs[0], r.Queues[0])
 	} else if err != nil {
 		return e, p, err
@@ -93,19 +94,19 @@ func (m *Jobs) makeEdit(ctx context.Context, c *broker.Connection, r *Request) (
 		return e, p, refuse(BadRequest, "%v", err)
 	}
 	p.Diff = diff
-	if e.draft, err = c.Draft(&e.original, edited.Properties, edited.Sections, edited.Body); err != nil {
+	if e.draft, err = letters.As(c).Draft(&e.original, edited.Properties, edited.Sections, edited.Body); err != nil {
 		return e, p, err
 	}
 	if !e.original.Ready {
 		p.Unroutable = append(p.Unroutable, Left{"a consumer has it, or it is on its way", 1})
 		return e, p, nil
 	}
-	at, err := c.ForecastEdit(ctx, &e.Edit, &e.original, e.draft)
+	at, err := letters.As(c).ForecastEdit(ctx, &e.Edit, &e.original, e.draft)
 	switch {
 	case err != nil:
 	case at == nil:
 		p.NoOrigin = 1
-	case at.What == broker.LedNowhere:
+	case at.What == letters.LedNowhere:
 		p.Unroutable = append(p.Unroutable, Left{at.Why, 1})
 	default:
 		p.Count = 1
@@ -132,7 +133,7 @@ func (m *Jobs) startEdit(ctx context.Context, c *broker.Connection, r *Request, 
 	if p.Count == 0 {
 		return Job{}, refuse(Conflict, "the letter cannot be edited now; ask with dry_run=true why")
 	}
-	if err := c.ArchiveEnd(&e.Edit); err != nil {
+	if err := letters.As(c).ArchiveEnd(&e.Edit); err != nil {
 		return Job{}, err
 	}
 	there := place{Queue: r.Queues[0], Incarnation: e.Incarnation}
@@ -141,7 +142,7 @@ func (m *Jobs) startEdit(ctx context.Context, c *broker.Connection, r *Request, 
 	j, err := m.create(c, &asked, &record{Places: []place{there}, At: at, Archive: e.Archive, Since: e.Since}, 1, func(job uint64) error {
 		m.fail(FailEditNoted)
 		e.Job = job
-		err := c.StageEdit(&e.Edit, &e.original, e.draft)
+		err := letters.As(c).StageEdit(&e.Edit, &e.original, e.draft)
 		m.fail(FailEditStaged)
 		return err
 	})
@@ -163,17 +164,17 @@ func (w *worker) edit(conn *broker.Connection, r *record) (wait time.Duration, e
 	}
 	e.Archive, e.Since = r.Archive, r.Since
 	for {
-		s, err := conn.StepEdit(m.life, &e)
+		s, err := letters.As(conn).StepEdit(m.life, &e)
 		if err != nil {
 			return 0, err
 		}
 		switch s.What {
-		case broker.EditWaits:
+		case letters.EditWaits:
 			return editEvery, nil
-		case broker.EditArchived:
+		case letters.EditArchived:
 			m.fail(FailEditArchived)
 			continue
-		case broker.EditStuck:
+		case letters.EditStuck:
 			return 0, w.halt(fmt.Sprintf("the original is in queue '%s', and the edited letter waits there: %s", broker.Archive, s.Place.Why))
 		}
 		m.fail(FailEditSent)
@@ -185,32 +186,32 @@ func (w *worker) edit(conn *broker.Connection, r *record) (wait time.Duration, e
 // when its time is over; until then nothing but a consumer of the archive gets it.
 func (m *Jobs) dropDraft(j *job) {
 	m.mu.Lock()
-	conn, e := j.conn, broker.Edit{Errand: broker.Errand{Job: j.r.ID, Action: broker.EditLetter}, Archive: j.r.Archive, Since: j.r.Since}
+	conn, e := j.conn, letters.Edit{Errand: letters.Errand{Job: j.r.ID, Action: letters.EditLetter}, Archive: j.r.Archive, Since: j.r.Since}
 	m.mu.Unlock()
-	if err := conn.DropDraft(m.life, &e); err != nil {
+	if err := letters.As(conn).DropDraft(m.life, &e); err != nil {
 		m.log.Debug("The draft of a cancelled edit stays in the archive for now", "job", e.Job, "error", err)
 	}
 }
 
 // edited ends the job with what its last step has come to.
-func (w *worker) edited(s *broker.EditStep) error {
+func (w *worker) edited(s *letters.EditStep) error {
 	stays := Stays{Examined: 1}
 	state, why := Done, ""
 	switch s.What {
-	case broker.EditKept:
+	case letters.EditKept:
 		why = "the edited letter stays in its queue: " + s.Place.Why
-		if s.Place.What == broker.LedNowhere {
+		if s.Place.What == letters.LedNowhere {
 			stays.Unroutable = 1
 		} else {
 			stays.Refused = 1
 		}
-	case broker.EditGone:
+	case letters.EditGone:
 		stays.Gone, why = 1, "the letter has left its queue meanwhile, and was not edited"
-	case broker.EditDropped:
+	case letters.EditDropped:
 		stays.Refused, why = 1, "the letter was not edited: "+s.Place.Why
-	case broker.EditNoDraft:
+	case letters.EditNoDraft:
 		state, why = Failed, "the node ended before it had the edited copy: nothing has changed"
-	case broker.EditLost:
+	case letters.EditLost:
 		if tally := w.m.b.Node().JobTally(w.j.r.ID); tally.Moved == 0 {
 			state, why = Failed, fmt.Sprintf("somebody has taken the edited copy out of queue '%s'; the original is there, if nobody has taken that", broker.Archive)
 		}

@@ -16,7 +16,9 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -29,15 +31,15 @@ type letterAt struct {
 // look lists what is in a queue, without changing anything.
 func (d *bureau) look(name string) (list []letterAt) {
 	d.t.Helper()
-	q, err := d.b.AsOperator("test", "/").Readable(message.QueueName(name))
+	q, err := d.b.AsOperator("test", "/").Find(message.QueueName(name), topology.Read)
 	if err != nil {
 		return nil
 	}
-	e, err := d.b.Extent(q)
+	e, err := letters.Extent(d.b, q)
 	for cursor, done := e.There, false; !done && err == nil; {
-		cursor, done, err = d.b.Browse(context.Background(), q, cursor, 100, func(v queue.View, rec message.Record, history []byte) bool {
+		cursor, done, err = letters.Browse(context.Background(), d.b, q, cursor, 100, func(v queue.View, rec message.Record, history []byte) bool {
 			h, _ := deadletter.Parse(history)
-			list = append(list, letterAt{broker.LetterID(q.Incarnation(), v.ID), string(rec.Body()), h})
+			list = append(list, letterAt{letters.LetterID(q.Incarnation(), v.ID), string(rec.Body()), h})
 			return true
 		})
 	}
@@ -56,7 +58,7 @@ func bodiesOf(list []letterAt) (bodies []string) {
 }
 
 func editOf(id, body string, how How) Request {
-	return Request{Action: broker.EditLetter, Queue: "dlq", IDs: []string{id}, Edit: &letter.Edit{Body: &body}, How: how}
+	return Request{Action: letters.EditLetter, Queue: "dlq", IDs: []string{id}, Edit: &letter.Edit{Body: &body}, How: how}
 }
 
 // A node is killed at each step of an edit, on both types of queues and between them. In its next life the letter lies edited where it
@@ -100,7 +102,7 @@ func editAndKill(t *testing.T, point string, nth int, kinds [2]string, then Then
 		}
 	})
 	d.letters(kinds[0], kinds[1], 3)
-	d.until(d.start(Request{Action: broker.Discard, Queue: "dlq", How: How{Limit: 1}}).ID, Done) // another's letter is in the archive
+	d.until(d.start(Request{Action: letters.Discard, Queue: "dlq", How: How{Limit: 1}}).ID, Done) // another's letter is in the archive
 	id := d.look("dlq")[seed%2].id
 	mu.Lock()
 	armed = true
@@ -174,11 +176,11 @@ func TestWhatAnEditCannotSay(t *testing.T) {
 		}
 		return e
 	}
-	work, err := d.b.AsOperator("test", "/").Readable("work")
+	work, err := d.b.AsOperator("test", "/").Find("work", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inWork := broker.LetterID(work.Incarnation(), 0)
+	inWork := letters.LetterID(work.Incarnation(), 0)
 	for _, c := range []struct {
 		want   string
 		change func(r *Request)
@@ -202,7 +204,7 @@ func TestWhatAnEditCannotSay(t *testing.T) {
 		{"has left", func(r *Request) { r.IDs = []string{id + "1"} }},
 		{"no id", func(r *Request) { r.IDs = []string{"x"} }},
 		{"is no id of a letter of queue 'dlq'", func(r *Request) { r.IDs = []string{inWork} }},
-		{"only the action edit", func(r *Request) { r.Action = broker.Replay }},
+		{"only the action edit", func(r *Request) { r.Action = letters.Replay }},
 	} {
 		r := editOf(id, "new", How{})
 		r.VHost = "/"
@@ -285,7 +287,7 @@ func TestAnEditOfALetterThatLeaves(t *testing.T) {
 			if got := bodiesOf(d.look(string(broker.Archive))); !slices.Equal(got, []string{"edited"}) {
 				t.Errorf("the archive has %v", got)
 			}
-			plan, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Restore, VHost: "/", Queue: string(broker.Archive)})
+			plan, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: letters.Restore, VHost: "/", Queue: string(broker.Archive)})
 			if err != nil || plan.Count != 0 {
 				t.Errorf("another job would take the draft: %+v, %v", plan, err)
 			}
@@ -306,19 +308,19 @@ func TestRestore(t *testing.T) {
 		d := openBureau(t, vfs.NewMem(), nil)
 		d.letters(kind, "classic", 3)
 		d.declare("park", kind)
-		d.until(d.start(Request{Action: broker.Park, Queue: "dlq", How: How{ToQueue: "park", Limit: 1}}).ID, Done)
-		d.until(d.start(Request{Action: broker.Discard, Queues: []string{"dlq", "park"}}).ID, Done)
+		d.until(d.start(Request{Action: letters.Park, Queue: "dlq", How: How{ToQueue: "park", Limit: 1}}).ID, Done)
+		d.until(d.start(Request{Action: letters.Discard, Queues: []string{"dlq", "park"}}).ID, Done)
 		if n := d.ready(string(broker.Archive)); n != 3 {
 			t.Fatalf("%d are discarded", n)
 		}
-		if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Restore, VHost: "/", Queue: "dlq"}); err == nil || !strings.Contains(err.Error(), "bartleby.archive") {
+		if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: letters.Restore, VHost: "/", Queue: "dlq"}); err == nil || !strings.Contains(err.Error(), "bartleby.archive") {
 			t.Errorf("restore from elsewhere: %v", err)
 		}
-		j := d.until(d.start(Request{Action: broker.Restore, Queue: string(broker.Archive), How: How{Limit: 2}}).ID, Done)
+		j := d.until(d.start(Request{Action: letters.Restore, Queue: string(broker.Archive), How: How{Limit: 2}}).ID, Done)
 		if j.Moved != 2 || !slices.Equal(bodiesOf(d.look("park")), []string{"0"}) && len(d.look("dlq"))+len(d.look("park")) != 2 {
 			t.Errorf("%+v: %v in dlq, %v in park", j, bodiesOf(d.look("dlq")), bodiesOf(d.look("park")))
 		}
-		d.until(d.start(Request{Action: broker.Restore, Queue: string(broker.Archive), How: How{ToQueue: "park"}}).ID, Done)
+		d.until(d.start(Request{Action: letters.Restore, Queue: string(broker.Archive), How: How{ToQueue: "park"}}).ID, Done)
 		if n := len(d.look("dlq")) + len(d.look("park")); n != 3 || len(d.look(string(broker.Archive))) != 0 {
 			t.Errorf("%d are restored", n)
 		}

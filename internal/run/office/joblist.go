@@ -14,6 +14,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -68,7 +69,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 	if err != nil {
 		return nil, err
 	}
-	q, err := conn.Readable(message.QueueName(p.Queue))
+	q, err := conn.Find(message.QueueName(p.Queue), topology.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 	case known:
 		for some := range slices.Chunk(ids, lookSlice) {
 			some = slices.DeleteFunc(slices.Clone(some), func(id queue.ID) bool { return id.Lane() >= len(ends) || id.Seq() >= ends[id.Lane()] })
-			err := m.b.Look(ctx, q, some, func(v queue.View, rec message.Record, history []byte) bool {
+			err := letters.Look(ctx, m.b, q, some, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
 			if err != nil {
@@ -111,7 +112,7 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 		}
 	default:
 		for cursor, done := there, false; !done; {
-			cursor, done, err = m.b.Browse(ctx, q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
+			cursor, done, err = letters.Browse(ctx, m.b, q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
 				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
 			})
 			if err != nil {

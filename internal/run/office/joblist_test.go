@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/mutation"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -41,7 +41,7 @@ func TestLettersGoInTheOrderOfAHeader(t *testing.T) {
 			d.kill("work")
 		}
 		d.eventually("they have died", func() bool { return d.ready("dlq") == 6 })
-		d.until(d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{OrderBy: "header.rank", Order: order, Rate: 20}}).ID, Done)
+		d.until(d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{OrderBy: "header.rank", Order: order, Rate: 20}}).ID, Done)
 		if got := d.order("work"); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", order, got, want)
 		}
@@ -49,7 +49,7 @@ func TestLettersGoInTheOrderOfAHeader(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.letters("classic", "classic", 1)
 	for _, by := range []string{"rank", "header.", "property.type"} {
-		if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Replay, VHost: "/", Queue: "dlq", How: How{OrderBy: by}}); err == nil || !strings.Contains(err.Error(), "header.NAME") {
+		if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: letters.Replay, VHost: "/", Queue: "dlq", How: How{OrderBy: by}}); err == nil || !strings.Contains(err.Error(), "header.NAME") {
 			t.Errorf("order_by %s: %v", by, err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestAJobForAGroup(t *testing.T) {
 			d.kill("work")
 		}
 		d.eventually("they have died", func() bool { return d.ready("dlq") == 9 })
-		r := Request{Action: broker.Replay, Queue: "dlq", Filter: map[string][]string{"group": {d.group()}}, How: How{Limit: 5}}
+		r := Request{Action: letters.Replay, Queue: "dlq", Filter: map[string][]string{"group": {d.group()}}, How: How{Limit: 5}}
 		dry := r
 		dry.VHost = "/"
 		plan, err := d.jobs.Dry(t.Context(), d.c, &dry)
@@ -93,14 +93,13 @@ func TestAJobForAGroup(t *testing.T) {
 func TestLettersBeyondTheGroupsAreAGroupOfAJob(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	d.declare("dlq", "classic")
-	const letters = maxGroups + 5
-	for i := range letters {
+	for i := range maxGroups + 5 {
 		class := fmt.Sprintf("E%c%c%c", 'a'+i%26, 'a'+i/26%26, 'a'+i/26/26)
 		d.publish("dlq", class, amqp091.Field{Key: "x-exception-message", Value: "m"}, amqp091.Field{Key: "x-exception-stacktrace", Value: "com." + class + ": m"}, amqp091.Field{Key: "x-original-exchange", Value: ""}, amqp091.Field{Key: "x-original-routingKey", Value: "gone"})
 	}
 	d.declare("park", "classic")
 	others := d.group()
-	j := d.until(d.start(Request{Action: broker.Park, Queue: "dlq", Filter: map[string][]string{"group": {others}}, How: How{ToQueue: "park"}}).ID, Done)
+	j := d.until(d.start(Request{Action: letters.Park, Queue: "dlq", Filter: map[string][]string{"group": {others}}, How: How{ToQueue: "park"}}).ID, Done)
 	if j.Moved != 5 || d.ready("dlq") != maxGroups {
 		t.Errorf("%+v", j)
 	}
@@ -122,12 +121,12 @@ func TestLettersToOnePlaceGoApart(t *testing.T) {
 	d.eventually("they have died", func() bool { return d.ready("dlq") == 6 })
 	const apart = 200
 	began := time.Now()
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{StaggerMS: apart}})
+	j := d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{StaggerMS: apart}})
 	d.eventually("the first of both have gone", func() bool { return d.ready("a") == 1 && d.ready("b") == 1 })
 	if d.until(j.ID, Done).Moved != 6 || time.Since(began) < 2*apart*time.Millisecond {
 		t.Errorf("three letters to each place have gone in %v", time.Since(began))
 	}
-	if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: broker.Replay, VHost: "/", Queue: "dlq", How: How{StaggerMS: 5, Rate: 5}}); err == nil {
+	if _, err := d.jobs.Dry(t.Context(), d.c, &Request{Action: letters.Replay, VHost: "/", Queue: "dlq", How: How{StaggerMS: 5, Rate: 5}}); err == nil {
 		t.Error("a rate and a pause")
 	}
 }
@@ -138,7 +137,7 @@ func TestAJobBeginsWhenItIsPlanned(t *testing.T) {
 	d := openBureau(t, fs, nil)
 	d.letters("classic", "classic", 2)
 	at := time.Now().Add(time.Hour).UnixMilli()
-	j := d.start(Request{Action: broker.Replay, Queue: "dlq", How: How{ScheduleMS: at}})
+	j := d.start(Request{Action: letters.Replay, Queue: "dlq", How: How{ScheduleMS: at}})
 	if j.State != Planned || j.BeganMS != 0 {
 		t.Fatalf("%+v", j)
 	}

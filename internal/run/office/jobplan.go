@@ -19,6 +19,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -92,7 +93,7 @@ func (p *plan) stands(now []seenQueue) bool {
 func (r *Request) meet(c *broker.Connection) (seen []seenQueue, places []place, err error) {
 	for _, name := range r.Queues {
 		e := r.errand(r.Action, 0)
-		incarnation, there, err := c.LettersOf(message.QueueName(name), &e, 0)
+		incarnation, there, err := letters.As(c).LettersOf(message.QueueName(name), &e, 0)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -122,12 +123,12 @@ func (m *Jobs) Dry(ctx context.Context, c *broker.Connection, r *Request) (Plan,
 	if err := m.mayAsk(r); err != nil {
 		return Plan{}, err
 	}
-	at := m.office.now()
+	at := m.office.deaths() // ages of letters count from it
 	survey := m.surveyEdit
 	var seen []seenQueue
 	var places []place
 	var err error
-	if r.Action != broker.EditLetter {
+	if r.Action != letters.EditLetter {
 		survey = m.survey
 		if seen, places, err = r.meet(c); err != nil {
 			return Plan{}, err
@@ -173,7 +174,7 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 	switch {
 	case r.Token == "" || r.Count == nil:
 		return Job{}, refuse(BadRequest, "token, count: they are missing; ask with dry_run=true first, and send what it answers")
-	case planned == nil || m.office.now()-planned.at > planTTL:
+	case planned == nil || m.office.deaths()-planned.at > planTTL:
 		return Job{}, refuse(Conflict, "token: it is not known, or older than an hour; ask with dry_run=true again")
 	case planned.request != r.key(c.User):
 		return Job{}, refuse(Conflict, "token: it belongs to another request; ask with dry_run=true for this one")
@@ -181,7 +182,7 @@ func (m *Jobs) Start(ctx context.Context, c *broker.Connection, r *Request) (Job
 		return Job{}, refuse(Conflict, "count: the dry run said %d, not %d", planned.count, *r.Count)
 	}
 	at := planned.at // ages count from the dry run
-	if r.Action == broker.EditLetter {
+	if r.Action == letters.EditLetter {
 		return m.startEdit(ctx, c, r, at)
 	}
 	now, places, err := r.meet(c)
@@ -213,7 +214,7 @@ func (m *Jobs) used(token string) {
 }
 
 // stay counts letters that stay.
-func (p *Plan) stay(s *broker.ErrandSlice) {
+func (p *Plan) stay(s *letters.ErrandSlice) {
 	p.Of += s.Examined
 	p.NoOrigin += s.NoOrigin
 	p.TooOften += s.TooOften
@@ -243,7 +244,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 		e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
 			return choose(incarnation, v.ID, rec, history)
 		}
-		told := func(at *broker.Place) {
+		told := func(at *letters.Place) {
 			if at.Why != "" {
 				why := at.Why
 				if _, known := stays[why]; !known && len(stays) >= maxRoutes {
@@ -271,7 +272,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 			for i := range some {
 				ids[i] = some[i].id
 			}
-			s, err := c.RunErrandOn(ctx, message.QueueName(name), incarnation, &e, ids, told)
+			s, err := letters.As(c).RunErrandOn(ctx, message.QueueName(name), incarnation, &e, ids, told)
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return p, err
 			}
@@ -281,7 +282,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 			if err := m.office.look(ctx, c.User); err != nil {
 				return p, err
 			}
-			s, err := c.RunErrand(ctx, message.QueueName(name), incarnation, &e, there, lookSlice, lookSlice, told)
+			s, err := letters.As(c).RunErrand(ctx, message.QueueName(name), incarnation, &e, there, lookSlice, lookSlice, told)
 			m.office.looks.End()
 			if err != nil {
 				return p, err
@@ -303,7 +304,7 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 	slices.SortFunc(p.Routes, func(a, b Route) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Exchange, b.Exchange), cmp.Compare(a.RoutingKey, b.RoutingKey))
 	})
-	if r.Action == broker.Replay {
+	if r.Action == letters.Replay {
 		p.Waits = m.waits(message.VHost(r.VHost), p.Routes)
 	}
 	for why, n := range stays {

@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -31,7 +32,7 @@ func (m *Jobs) run(j *job, sleep context.Context) {
 		if !goesOn {
 			j.wake()
 			j.wake = nil
-			dropped := j.r.Action == broker.EditLetter && j.r.State == Cancelled
+			dropped := j.r.Action == letters.EditLetter && j.r.State == Cancelled
 			m.mu.Unlock()
 			if dropped {
 				m.dropDraft(j)
@@ -129,7 +130,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	if r.Current == len(r.Places) {
 		return 0, w.end(Done, "")
 	}
-	if r.Action == broker.EditLetter {
+	if r.Action == letters.EditLetter {
 		return w.edit(conn, &r)
 	}
 	p := &r.Places[r.Current]
@@ -141,7 +142,7 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 	slice, err := w.nextSlice(conn, &errand, &r, most)
 	switch {
 	case queueGone(err):
-		slice, err = broker.ErrandSlice{Done: true}, nil
+		slice, err = letters.ErrandSlice{Done: true}, nil
 		r.Why = fmt.Sprintf("queue '%s' was deleted", p.Queue)
 	case err != nil:
 		return 0, err
@@ -177,11 +178,11 @@ func (w *worker) step(conn *broker.Connection) (wait time.Duration, err error) {
 const offerEvery, offerPatience = 20 * time.Millisecond, 30 * time.Second
 
 // awaitsOffers says whether the worker waits for letters that are on offer.
-func (w *worker) awaitsOffers(conn *broker.Connection, e *broker.Errand, p *place) bool {
+func (w *worker) awaitsOffers(conn *broker.Connection, e *letters.Errand, p *place) bool {
 	if w.begun {
 		return false
 	}
-	_, there, err := conn.LettersOf(message.QueueName(p.Queue), e, p.Incarnation)
+	_, there, err := letters.As(conn).LettersOf(message.QueueName(p.Queue), e, p.Incarnation)
 	w.begun = err != nil || there.Offered == 0 || w.m.office.Now().Sub(w.began) > offerPatience
 	return !w.begun
 }
@@ -249,14 +250,14 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := &w.j.r
-	switch now := m.office.now(); {
+	switch now := m.office.deaths(); { // which never steps back
 	case at.State != Running:
 		return 0, errStopped
-	case r.Canary == 0:
+	case r.Canary == 0 || r.Canary-now > c.WaitMS: // the clock was wrong, and was set right
 		at.Canary = moment.After(now, c.WaitMS)
-		return moment.Milliseconds(c.WaitMS), m.store(at, true)
+		return min(moment.Milliseconds(c.WaitMS), time.Minute), m.store(at, true)
 	case now < r.Canary:
-		return moment.Milliseconds(r.Canary - now), nil
+		return min(moment.Milliseconds(r.Canary-now), time.Minute), nil
 	}
 	if t.Came > 0 && t.Waiting() == t.Came {
 		return 0, m.set(w.j, Actor{}, Halted, fmt.Sprintf("none of the first %d letters was consumed within %v, so nothing is known of them. Is there a consumer? Resume sends the others without such a wait", t.Came, moment.Milliseconds(c.WaitMS)))
@@ -270,7 +271,7 @@ func (w *worker) canary(c *Canary, r *record, t *partition.JobTally) (wait time.
 }
 
 // nextSlice moves the next letters of a queue.
-func (w *worker) nextSlice(conn *broker.Connection, e *broker.Errand, r *record, most int) (slice broker.ErrandSlice, err error) {
+func (w *worker) nextSlice(conn *broker.Connection, e *letters.Errand, r *record, most int) (slice letters.ErrandSlice, err error) {
 	p := &r.Places[r.Current]
 	e.Choose = func(v *queue.View, rec message.Record, history []byte) bool {
 		return w.choose(p.Incarnation, v.ID, rec, history)
@@ -282,7 +283,7 @@ func (w *worker) nextSlice(conn *broker.Connection, e *broker.Errand, r *record,
 	if err != nil {
 		return slice, err
 	}
-	slice, err = conn.RunErrand(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, cursor, jobLook, most, nil)
+	slice, err = letters.As(conn).RunErrand(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, cursor, jobLook, most, nil)
 	if err == nil {
 		p.Cursor = slice.Next.Append(nil)
 	}
@@ -290,7 +291,7 @@ func (w *worker) nextSlice(conn *broker.Connection, e *broker.Errand, r *record,
 }
 
 // listedSlice moves the next letters of a list.
-func (w *worker) listedSlice(conn *broker.Connection, e *broker.Errand, r *record, p *place, most int) (slice broker.ErrandSlice, err error) {
+func (w *worker) listedSlice(conn *broker.Connection, e *letters.Errand, r *record, p *place, most int) (slice letters.ErrandSlice, err error) {
 	if w.listed != r.Current+1 {
 		if w.list, err = w.m.list(w.m.life, conn, r, p); err != nil {
 			return slice, err
@@ -309,7 +310,7 @@ func (w *worker) listedSlice(conn *broker.Connection, e *broker.Errand, r *recor
 	if r.Options.Order == Newest && r.Options.OrderBy == "" && !e.Spread {
 		slices.Reverse(ids) // they lie then as they lay before
 	}
-	slice, err = conn.RunErrandOn(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, ids, nil)
+	slice, err = letters.As(conn).RunErrandOn(w.m.life, message.QueueName(p.Queue), p.Incarnation, e, ids, nil)
 	if err != nil {
 		w.listed = 0
 		return slice, err

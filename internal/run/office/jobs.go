@@ -18,6 +18,7 @@ import (
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/share"
 	"bartleby.mq/internal/safety/bug"
 )
@@ -354,7 +355,7 @@ func (m *Jobs) stop(id uint64, by Actor, s State, why string) (Job, error) {
 	}
 	if j.wake != nil {
 		j.wake()
-	} else if s == Cancelled && j.r.Action == broker.EditLetter {
+	} else if s == Cancelled && j.r.Action == letters.EditLetter {
 		m.start(j) // its draft is in the archive
 	}
 	return m.show(&j.r), err

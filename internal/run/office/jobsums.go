@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"slices"
 
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // JobSum is what became of letters of one job, or of several with one action.
 type JobSum struct {
 	ID       uint64 // 0: of several
 	VHost    string
-	Action   broker.Action
+	Action   letters.Action
 	Moved    uint64
 	Outcomes Outcomes
 	Planned  int
@@ -32,7 +32,7 @@ func (s *JobSum) add(o *JobSum) {
 // its tallies once, however many jobs there are.
 func (m *Jobs) Sums() (byAction, active []JobSum, states map[State]int) {
 	tallies := m.b.Node().JobTallies()
-	sums := map[broker.Action]*JobSum{}
+	sums := map[letters.Action]*JobSum{}
 	states = map[State]int{}
 	m.mu.Lock()
 	defer m.mu.Unlock()

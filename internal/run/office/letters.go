@@ -18,16 +18,17 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
-// ParseLetterID reads an id, which broker.LetterID has written. A queue that is made anew has another incarnation.
+// ParseLetterID reads an id, which letters.LetterID has written. A queue that is made anew has another incarnation.
 func ParseLetterID(s string) (incarnation uint64, id queue.ID, ok bool) {
 	first, second, _ := strings.Cut(s, ".")
 	incarnation, err := strconv.ParseUint(first, 36, 64)
 	n, err2 := strconv.ParseUint(second, 36, 64)
 	id = queue.ID(n)
-	return incarnation, id, err == nil && err2 == nil && broker.LetterID(incarnation, id) == s
+	return incarnation, id, err == nil && err2 == nil && letters.LetterID(incarnation, id) == s
 }
 
 // LettersRequest selects letters of one queue.
@@ -92,7 +93,7 @@ func (f *Office) look(ctx context.Context, user string) error {
 // Letters calls row for each letter of the queue that the query selects, and progress, which may be nil, with how many entries
 // it has looked at, of about how many. It ends when row returns false.
 func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersRequest, row func(*Row) bool, progress func(examined, total int)) (end LettersEnd, err error) {
-	e, err := f.b.Extent(q)
+	e, err := letters.Extent(f.b, q)
 	if err != nil {
 		return end, gone(q, err)
 	}
@@ -147,7 +148,7 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 		}
 	}
 	if stop != "" {
-		next := broker.LetterID(q.Incarnation(), last)
+		next := letters.LetterID(q.Incarnation(), last)
 		end.Next, end.Stopped = &next, &stop
 	}
 	return end, nil
@@ -206,9 +207,9 @@ func (w *walk) start(cursor string) error {
 }
 
 // next shows the next slice, as far as show returns true, and says whether there is more.
-func (w *walk) next(ctx context.Context, show broker.Show) (more bool, err error) {
+func (w *walk) next(ctx context.Context, show letters.Show) (more bool, err error) {
 	if w.oldest {
-		next, done, err := w.f.b.Browse(ctx, w.q, w.cursor, lookSlice, show)
+		next, done, err := letters.Browse(ctx, w.f.b, w.q, w.cursor, lookSlice, show)
 		w.cursor = next
 		return !done, err
 	}
@@ -235,7 +236,7 @@ func (w *walk) next(ctx context.Context, show broker.Show) (more bool, err error
 			continue
 		}
 		slices.Reverse(ids)
-		return true, w.f.b.Look(ctx, w.q, ids, func(v queue.View, r message.Record, history []byte) bool {
+		return true, letters.Look(ctx, w.f.b, w.q, ids, func(v queue.View, r message.Record, history []byte) bool {
 			if show(v, r, history) {
 				return true
 			}
@@ -249,7 +250,7 @@ func (w *walk) next(ctx context.Context, show broker.Show) (more bool, err error
 // idsBetween are the entries of the level with numbers from begin to end. whole is false if there are more than lookSlice.
 func (w *walk) idsBetween(begin, end uint64) (ids []queue.ID, whole bool, err error) {
 	whole = true
-	_, _, err = w.f.b.Glance(w.q, w.e.There.At(w.level, begin), lookSlice+1, func(v queue.View) bool {
+	_, _, err = letters.Glance(w.f.b, w.q, w.e.There.At(w.level, begin), lookSlice+1, func(v queue.View) bool {
 		if v.ID.Lane() != w.level || v.ID.Seq() >= end {
 			return false
 		}
@@ -267,7 +268,7 @@ func makeRow(q broker.QueueInfo, v *queue.View, l *letter.Letter) Row {
 	shown, masked := previewOf(l)
 	exchange, keys := l.Origin()
 	r := Row{
-		ID: broker.LetterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
+		ID: letters.LetterID(q.Incarnation(), v.ID), VHost: q.Decl.VHost, Queue: q.Decl.Name, State: state(v), Died: l.Died, Reason: l.Reason().String(), Source: l.Source(),
 		TimesDied: l.TimesDied(), Exchange: exchange, Keys: slices.Clone(keys), ErrorClass: c.Class, Error: c.Error, Type: l.Type(), MessageID: l.MessageID(),
 		Size: l.Record.BodySize(), Redelivered: v.Redelivered, Group: k.ID(string(q.Decl.VHost)).String(), Preview: shown, Masked: masked || l.IsMasked(),
 	}
@@ -365,7 +366,7 @@ type Whole struct {
 	Body       []byte // the first part
 	Cut        bool   // there is more
 	Section    string // "" if the body is data; otherwise Body is the text of what it is: convert.BodyText
-	Replay     broker.Forecast
+	Replay     letters.Forecast
 	From       string // deadletter.Marks.From
 	EditedFrom string // deadletter.Marks.EditedFrom
 	// ReplayedFrom is the queue that the last replay took it from, "" if it was never replayed; OlderHeaders: its headers tell of an error of
@@ -391,7 +392,7 @@ func (f *Office) find(q broker.QueueInfo, text string, mask *letter.Mask, show f
 		return ErrGone // incarnations rise: it was in a queue before this one, if anywhere
 	}
 	there, isLetter := false, false
-	err := f.b.Look(f.life, q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
+	err := letters.Look(f.life, f.b, q, []queue.ID{id}, func(v queue.View, r message.Record, history []byte) bool {
 		there = true
 		var l *letter.Letter
 		if l, isLetter = letter.NewReader(f.Names).Masked(mask).Read(r, history); isLetter {
@@ -407,7 +408,7 @@ func (f *Office) find(q broker.QueueInfo, text string, mask *letter.Mask, show f
 	case there:
 		return ErrNever // a message that has not died
 	}
-	e, err := f.b.Extent(q)
+	e, err := letters.Extent(f.b, q)
 	if err != nil {
 		return gone(q, err)
 	}
@@ -455,7 +456,7 @@ func (f *Office) Letter(as *broker.Connection, q broker.QueueInfo, id string, bo
 	if err != nil {
 		return w, err
 	}
-	w.Replay, err = as.Forecast(q, rec, stored)
+	w.Replay, err = letters.As(as).Forecast(q, rec, stored)
 	w.Replay.Exchange, w.Replay.Keys, w.Replay.Problem = mask.Text(w.Replay.Exchange), mask.Texts(w.Replay.Keys), mask.Text(w.Replay.Problem)
 	return w, err
 }

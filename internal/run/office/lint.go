@@ -8,6 +8,7 @@ import (
 	"bartleby.mq/internal/core/lint"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/letters"
 )
 
 const defaultLintAfter = 10 * time.Second
@@ -27,7 +28,7 @@ func (f *Office) Lint(ctx context.Context, vhost func(*topology.VHost) bool) ([]
 	})
 	all := []lint.Finding{}
 	for _, name := range names {
-		found, err := f.b.Lint(ctx, name)
+		found, err := letters.Lint(ctx, f.b, name)
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +39,7 @@ func (f *Office) Lint(ctx context.Context, vhost func(*topology.VHost) bool) ([]
 
 // Map draws the ways of dead letters in a virtual host, with what is known of the letters. It reads no queue.
 func (f *Office) Map(ctx context.Context, vhost message.VHost) (lint.Map, error) {
-	m, queues, err := f.b.DeadLetterMap(ctx, vhost)
+	m, queues, err := letters.DeadLetterMap(ctx, f.b, vhost)
 	if err != nil {
 		return m, err
 	}
@@ -66,19 +67,19 @@ func (f *Office) Map(ctx context.Context, vhost message.VHost) (lint.Map, error)
 }
 
 // watchDeclared logs what loses the dead letters of queues that were declared, or got another policy, a while ago. It ends with the office.
-func (f *Office) watchDeclared(declared <-chan struct{}) {
+func (f *Office) watchDeclared(declared *letters.Declared) {
 	told := map[lint.Finding]bool{}
 	for {
 		select {
-		case <-declared:
+		case <-declared.Wake():
 		case <-f.life.Done():
 			return
 		}
 		if pause(f.life, f.LintAfter); f.life.Err() != nil {
 			return
 		}
-		for vhost, queues := range f.b.TakeDeclared() {
-			found, err := f.b.Lint(f.life, vhost, queues...)
+		for vhost, queues := range declared.Take() {
+			found, err := letters.Lint(f.life, f.b, vhost, queues...)
 			if err != nil {
 				return // the office ends
 			}

@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"bartleby.mq/internal/core/letter"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/letters"
 )
 
 // Whoever examines letters has a turn for it: while others have all turns, nothing is examined.
@@ -17,7 +18,7 @@ func TestWhoeverLooksAtLettersTakesTurns(t *testing.T) {
 	d := openBureau(t, vfs.NewMem(), nil)
 	defer d.close()
 	d.letters("classic", "classic", 3)
-	q, err := d.c.Readable("dlq")
+	q, err := d.c.Find("dlq", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestWhoeverLooksAtLettersTakesTurns(t *testing.T) {
 			return d.office.Export(ctx, q, "ann", new(letter.Query), func([]byte) error { return nil })
 		},
 		"a plan": func(ctx context.Context) (n int, err error) {
-			p, err := d.jobs.Dry(ctx, d.c, &Request{Action: broker.Discard, VHost: "/", Queue: "dlq", Filter: map[string][]string{"body": {"m"}}})
+			p, err := d.jobs.Dry(ctx, d.c, &Request{Action: letters.Discard, VHost: "/", Queue: "dlq", Filter: map[string][]string{"body": {"m"}}})
 			return p.Of, err
 		},
 		"a trial": func(ctx context.Context) (n int, err error) {

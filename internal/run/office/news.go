@@ -7,7 +7,7 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -61,7 +61,7 @@ func (n *groupNews) note(w *watch, q *watched, v *queue.View, l *letter.Letter, 
 	quiet := v.ID.Lane() < len(q.quiet) && v.ID.Seq() < q.quiet[v.ID.Lane()]
 	resolved := w.r.f.resolvedAt(key)
 	again := resolved != 0 && l.Died > resolved
-	e := groupEventOf{groupKey: key, key: l.GroupShown(), letter: broker.LetterID(q.info.Incarnation(), v.ID), again: again, quiet: quiet}
+	e := groupEventOf{groupKey: key, key: l.GroupShown(), letter: letters.LetterID(q.info.Incarnation(), v.ID), again: again, quiet: quiet}
 	if again {
 		e.note = resolved
 	}

@@ -144,7 +144,7 @@ func (f *Office) SetNote(v message.VHost, id letter.GroupID, r NoteRequest, by A
 	if !known && len(f.notes.of) >= maxNotes {
 		return n, topology.Refuse(topology.PreconditionFailed, "there are %d notes on groups, which is the limit; give others the state new, and no owner and note", maxNotes)
 	}
-	n.By, n.At = by.Who, f.now()
+	n.By, n.At = by.Who, f.deaths() // it is compared with when letters died
 	var value []byte
 	if empty := (Note{State: States[0], By: n.By, At: n.At}); n != empty {
 		value, _ = json.Marshal(n) // text and numbers: never fails

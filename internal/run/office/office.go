@@ -9,6 +9,7 @@ import (
 
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/share"
 	"bartleby.mq/internal/safety/bug"
 )
@@ -29,7 +30,8 @@ type Options struct {
 	Version       string
 	Failpoint     func(name string) // for tests: see JobFailpoints
 
-	idle bool // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
+	queues func() int64 // for tests: the clock of queues, if it is another than Now
+	idle   bool         // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
 }
 
 const defaultCatalogueBytes = 128 << 20
@@ -65,6 +67,9 @@ func New(o Options) (_ *Office, err error) {
 		o.Now = time.Now
 	} else {
 		deaths = func() int64 { return o.Now().UnixMilli() }
+	}
+	if o.queues != nil {
+		deaths = o.queues
 	}
 	if o.Failpoint == nil {
 		o.Failpoint = func(string) {}
@@ -104,7 +109,7 @@ func New(o Options) (_ *Office, err error) {
 		return nil, err
 	}
 	if !f.b.Strict { // RabbitMQ says nothing
-		declared := f.b.WatchDeclared()
+		declared := letters.WatchDeclared(f.b)
 		f.work.Go(bug.Guarded(f.Logger, "the examination of declarations", func() { f.watchDeclared(declared) }))
 	}
 	return f, nil

@@ -17,6 +17,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -127,7 +128,7 @@ func (d *desk) die(work, body, failure string) {
 
 func (d *desk) info(name string) (q broker.QueueInfo) {
 	d.Helper()
-	q, err := d.c.Readable(message.QueueName(name))
+	q, err := d.c.Find(message.QueueName(name), topology.Read)
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -298,7 +299,7 @@ func TestACatalogueIsAsIfMadeAnew(t *testing.T) {
 				d.declare("dead", kind)
 			},
 			"replay": func(rt *rapid.T) {
-				if _, err := d.c.Replay(context.Background(), "dead", broker.ReplayRequest{Limit: rapid.IntRange(1, 9).Draw(rt, "n")}); err != nil {
+				if _, err := letters.As(d.c).Replay(context.Background(), "dead", letters.ReplayRequest{Limit: rapid.IntRange(1, 9).Draw(rt, "n")}); err != nil {
 					t.Fatal(err)
 				}
 				d.settle()
@@ -332,7 +333,7 @@ func TestLookingChangesNothing(t *testing.T) {
 			for browse && ctx.Err() == nil {
 				a, _ := d.f.Groups(ctx, GroupsRequest{})
 				for _, g := range a.Items {
-					if q, err := d.c.Readable("dead"); err == nil {
+					if q, err := d.c.Find("dead", topology.Read); err == nil {
 						_, _ = d.f.Letter(d.b.As("guest", "/"), q, g.Sample.ID, 1, false)
 						_, _ = d.f.Letters(ctx, q, LettersRequest{}, func(*Row) bool { return true }, nil)
 					}
@@ -439,7 +440,7 @@ func TestOneLetter(t *testing.T) {
 			len(w.Timeline) != 1 || w.Timeline[0].Queue != "work" || w.Timeline[0].Count != 1 || !cmp.Equal(w.Keys, []string{"work"}) {
 			t.Errorf("%+v", w)
 		}
-		if want := (broker.Forecast{Keys: []string{"work"}, Queues: []string{"work"}}); !cmp.Equal(w.Replay, want) {
+		if want := (letters.Forecast{Keys: []string{"work"}, Queues: []string{"work"}}); !cmp.Equal(w.Replay, want) {
 			t.Errorf("a replay would go to %+v", w.Replay)
 		}
 	}
@@ -460,8 +461,8 @@ func TestOneLetter(t *testing.T) {
 		id   string
 		want error
 	}{
-		{rows[0].ID, ErrGone}, {broker.LetterID(incarnation, first+2), ErrNever}, {broker.LetterID(incarnation, first+1000), ErrNever}, {broker.LetterID(incarnation+1000, first), ErrNever}, {"x", ErrNever}, {"", ErrNever},
-		{broker.LetterID(incarnation, 200<<56), ErrNever},
+		{rows[0].ID, ErrGone}, {letters.LetterID(incarnation, first+2), ErrNever}, {letters.LetterID(incarnation, first+1000), ErrNever}, {letters.LetterID(incarnation+1000, first), ErrNever}, {"x", ErrNever}, {"", ErrNever},
+		{letters.LetterID(incarnation, 200<<56), ErrNever},
 	} {
 		if _, err := d.f.Letter(reader, d.info("dead"), c.id, 5, false); !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.id, err, c.want)

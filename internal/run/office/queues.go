@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // Patience is how long a request waits for catalogues before it answers with what is known.
@@ -78,7 +79,7 @@ func (f *Office) hasLetters(q broker.QueueInfo) bool {
 			return true
 		}
 	}
-	e, err := f.b.Extent(q)
+	e, err := letters.Extent(f.b, q)
 	if err != nil || e.Entries == 0 {
 		return false
 	}
@@ -89,7 +90,7 @@ func (f *Office) hasLetters(q broker.QueueInfo) bool {
 	reader := letter.NewReader(f.Names)
 	found := false
 	look := func(after queue.Cursor) {
-		_, _, _ = f.b.Browse(f.life, q, after, queueEnd, func(_ queue.View, r message.Record, history []byte) bool {
+		_, _, _ = letters.Browse(f.life, f.b, q, after, queueEnd, func(_ queue.View, r message.Record, history []byte) bool {
 			_, found = reader.Read(r, history)
 			return !found
 		})

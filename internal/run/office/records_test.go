@@ -14,8 +14,8 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/topology"
-	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 )
 
 // What the office keeps of a virtual host goes with it: another one of the same name has nothing of it, before and after a restart.
@@ -36,7 +36,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	drop := func(queue string, incarnation uint64) {
 		drops.mu.Lock()
 		defer drops.mu.Unlock()
-		drops.add([]broker.Drop{{VHost: "shop", Queue: message.QueueName(queue), Incarnation: incarnation, Reason: deadletter.Rejected, Why: "no_dlx", Count: 1}})
+		drops.add([]letters.Drop{{VHost: "shop", Queue: message.QueueName(queue), Incarnation: incarnation, Reason: deadletter.Rejected, Why: "no_dlx", Count: 1}})
 	}
 	kept := func() (notes, entries, records int) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestRecordsEndWithTheirVirtualHost(t *testing.T) {
 	if _, err := by.DeclareQueue(topology.QueueDecl{Name: "orders", Durable: true}); err != nil {
 		t.Fatal(err)
 	}
-	q, err := by.Readable("orders")
+	q, err := by.Find("orders", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}

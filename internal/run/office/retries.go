@@ -7,6 +7,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -43,7 +44,7 @@ func (f *Office) Retries(ctx context.Context, s Scope) ([]RetryRow, error) {
 			continue
 		}
 		r := RetryRow{VHost: q.Decl.VHost, Queue: q.Decl.Name, Due: Arrivals{From: f.deaths(), Step: dueStep, Counts: make([]int, curvePoints)}}
-		err := f.b.Retries(ctx, q, func(until int64) {
+		err := letters.Retries(ctx, f.b, q, func(until int64) {
 			r.Waiting++
 			if r.Next == 0 || until < r.Next {
 				r.Next = until

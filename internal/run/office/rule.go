@@ -19,6 +19,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // Rule says what is done with letters without anybody asking. Its JSON is its form in the API and in the store.
@@ -183,15 +184,15 @@ func (r *Rule) check() error {
 }
 
 // errand is what the rule's job does. REQUIRES: the rule moves letters.
-func (r *Rule) errand() (broker.Action, How) {
+func (r *Rule) errand() (letters.Action, How) {
 	how := How{ToQueue: r.ToQueue, ToExchange: r.ToExchange, RoutingKey: r.RoutingKey}
 	switch {
 	case r.Action == RuleDiscard:
-		return broker.Discard, how
+		return letters.Discard, how
 	case r.Action == RuleSend && r.ToQueue != "":
-		return broker.Park, how
+		return letters.Park, how
 	}
-	return broker.Replay, how
+	return letters.Replay, how
 }
 
 // passes says whether rules that follow get all the letters that this one takes.

@@ -20,6 +20,7 @@ import (
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/datadir"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/safety/bug"
 )
 
@@ -727,7 +728,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 		reader = reader.Masked(r.f.masks.Mask(string(vhost)))
 	}
 	for _, q := range r.f.queues(&scope) {
-		e, err := r.b.Extent(q)
+		e, err := letters.Extent(r.b, q)
 		if err != nil {
 			continue // it was deleted
 		}
@@ -742,7 +743,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				return t, err
 			}
 			until := time.Now().Add(lookTime)
-			cursor, done, err = r.b.Browse(ctx, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
+			cursor, done, err = letters.Browse(ctx, r.b, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
 				t.Examined++
 				l, ok := reader.Read(rec, history)
 				if !ok || !a.query.Match(l) {

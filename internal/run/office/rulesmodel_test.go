@@ -13,7 +13,9 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -56,15 +58,15 @@ func (m *ruleModel) open(t *testing.T, fs *vfs.MemFS, ahead int64) {
 // bodies are the letters of a queue, or its other messages, by body.
 func (m *ruleModel) bodies(name string) (list []string) {
 	m.t.Helper()
-	q, err := m.c.Readable(message.QueueName(name))
+	q, err := m.c.Find(message.QueueName(name), topology.Read)
 	if err != nil {
 		return nil // the archive is made when it is needed
 	}
-	e, err := m.b.Extent(q)
+	e, err := letters.Extent(m.b, q)
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	_, done, err := m.b.Browse(context.Background(), q, e.There, 10_000, func(_ queue.View, r message.Record, _ []byte) bool {
+	_, done, err := letters.Browse(context.Background(), m.b, q, e.There, 10_000, func(_ queue.View, r message.Record, _ []byte) bool {
 		list = append(list, string(r.Body()))
 		return true
 	})
@@ -112,7 +114,7 @@ func (m *ruleModel) step(ms int64) {
 	m.ahead.Add(ms)
 	type due struct{ at int64 }
 	when := map[string]due{}
-	q, err := m.c.Readable("dlq")
+	q, err := m.c.Find("dlq", topology.Read)
 	if err != nil {
 		m.t.Fatal(err)
 	}

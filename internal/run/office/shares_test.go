@@ -8,6 +8,8 @@ import (
 
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -78,7 +80,7 @@ func TestMuchToReadKeepsNothingFromBeingMoved(t *testing.T) {
 func TestASearchEndsWithItsClient(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	d.letters("classic", "classic", 5)
-	q, err := d.c.Readable("dlq")
+	q, err := d.c.Find("dlq", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +102,12 @@ func TestASearchEndsWithItsClient(t *testing.T) {
 func TestASearchThatGivesWayGoesOn(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	d.letters("classic", "classic", 7)
-	q, err := d.c.Readable("dlq")
+	q, err := d.c.Find("dlq", topology.Read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, oldest := range []bool{false, true} {
-		e, err := d.b.Extent(q)
+		e, err := letters.Extent(d.b, q)
 		if err != nil {
 			t.Fatal(err)
 		}

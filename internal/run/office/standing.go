@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // A standing job is what a rule does: a job without a goroutine, of which the rule carries out the errands. So what becomes of
@@ -94,7 +94,7 @@ func (m *Jobs) takes(id uint64, q message.QueueName) error {
 }
 
 // did counts what a rule has done in a slice.
-func (m *Jobs) did(id uint64, s *broker.ErrandSlice, at int64) error {
+func (m *Jobs) did(id uint64, s *letters.ErrandSlice, at int64) error {
 	m.fail(FailJobMoved)
 	m.mu.Lock()
 	defer m.mu.Unlock()

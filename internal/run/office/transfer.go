@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 )
 
 // transferBytes is how many bytes of messages an export or an import has in memory at a time, or one message.
@@ -29,8 +30,8 @@ func sectionsOf(rec message.Record) *message.Sections {
 
 // Export calls line with each letter of the queue that the query selects, the front of the queue first, until line returns an error,
 // and returns that. What was there when it began is exported; the bytes are valid only during the call. Users take turns with by, whose export it is.
-func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, query *letter.Query, line func([]byte) error) (letters int, err error) {
-	e, err := f.b.Extent(q)
+func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, query *letter.Query, line func([]byte) error) (exported int, err error) {
+	e, err := letters.Extent(f.b, q)
 	if err != nil {
 		return 0, gone(q, err)
 	}
@@ -43,7 +44,7 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, quer
 			return true
 		}
 		b, failed := letter.AppendLine(nil, &letter.Line{
-			ID: broker.LetterID(q.Incarnation(), v.ID), VHost: string(q.Decl.VHost), Queue: string(q.Decl.Name), Exchange: string(rec.Exchange()), Key: string(rec.Key()),
+			ID: letters.LetterID(q.Incarnation(), v.ID), VHost: string(q.Decl.VHost), Queue: string(q.Decl.Name), Exchange: string(rec.Exchange()), Key: string(rec.Key()),
 			BCC: rec.BCC(), Properties: rec.Properties(), Sections: sectionsOf(rec), Body: rec.Body(), History: history,
 		})
 		lines, err = append(lines, b), failed
@@ -52,37 +53,37 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, quer
 	cursor := e.There
 	for done := false; !done; {
 		if err := f.look(ctx, by); err != nil {
-			return letters, err
+			return exported, err
 		}
 		var ids []queue.ID
 		size := 0
-		next, end, failed := f.b.Glance(q, cursor, lookSlice, func(v queue.View) bool {
+		next, end, failed := letters.Glance(f.b, q, cursor, lookSlice, func(v queue.View) bool {
 			ids = append(ids, v.ID)
 			size += int(v.Size)
 			return size < transferBytes
 		})
 		if failed == nil {
-			failed = f.b.Look(ctx, q, ids, show)
+			failed = letters.Look(ctx, f.b, q, ids, show)
 		}
 		f.looks.End()
 		for _, b := range lines {
 			if err != nil {
 				break
 			}
-			letters++
+			exported++
 			err = line(b)
 		}
 		clear(lines)
 		lines = lines[:0]
 		switch {
 		case err != nil:
-			return letters, err
+			return exported, err
 		case failed != nil:
-			return letters, gone(q, failed)
+			return exported, gone(q, failed)
 		}
 		cursor, done = next, end
 	}
-	return letters, nil
+	return exported, nil
 }
 
 // Imported is the result of an import.
@@ -114,11 +115,11 @@ var ErrAlarm = errors.New("the node accepts no messages")
 
 // Import puts the letters of an export into a queue, in their order. It ends with what it has imported when ctx ends, the reader
 // fails, or the node is short of memory or disk.
-func (f *Office) Import(ctx context.Context, to *broker.Importer, lines io.Reader, maxMessage int) (r Imported, err error) {
+func (f *Office) Import(ctx context.Context, to *letters.Importer, lines io.Reader, maxMessage int) (r Imported, err error) {
 	r.Refused = []RefusedLine{}
 	in := bufio.NewReaderSize(lines, 64<<10)
 	most := 2*maxMessage + 16<<20
-	var list []broker.Import
+	var list []letters.Import
 	var numbers []int
 	size := 0
 	put := func() error {
@@ -159,7 +160,7 @@ func (f *Office) Import(ctx context.Context, to *broker.Importer, lines io.Reade
 				r.refuse(n, bad.Error())
 				break
 			}
-			list, numbers = append(list, broker.Import{Exchange: l.Exchange, Key: l.Key, BCC: l.BCC, Properties: l.Properties, Sections: l.Sections, Body: l.Body, History: l.History}), append(numbers, n)
+			list, numbers = append(list, letters.Import{Exchange: l.Exchange, Key: l.Key, BCC: l.BCC, Properties: l.Properties, Sections: l.Sections, Body: l.Body, History: l.History}), append(numbers, n)
 			size += len(line)
 		}
 		if size >= transferBytes || len(list) >= jobSlice || end {

@@ -15,16 +15,18 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
+	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/disk/journal"
 	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/cluster"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 func (d *bureau) export(name string, filters map[string][]string) string {
 	d.t.Helper()
-	q, err := d.c.Readable(message.QueueName(name))
+	q, err := d.c.Find(message.QueueName(name), topology.Read)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -41,7 +43,7 @@ func (d *bureau) export(name string, filters map[string][]string) string {
 
 func (d *bureau) importInto(name, lines string) Imported {
 	d.t.Helper()
-	to, err := d.c.Importer(message.QueueName(name), false)
+	to, err := letters.As(d.c).Importer(message.QueueName(name), false)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -55,15 +57,15 @@ func (d *bureau) importInto(name, lines string) Imported {
 // whole is everything of the messages of a queue, without what is of their place.
 func (d *bureau) whole(name string) (list []letter.Line) {
 	d.t.Helper()
-	q, err := d.c.Readable(message.QueueName(name))
+	q, err := d.c.Find(message.QueueName(name), topology.Read)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	e, err := d.b.Extent(q)
+	e, err := letters.Extent(d.b, q)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if _, _, err := d.b.Browse(context.Background(), q, e.There, 10_000, func(_ queue.View, rec message.Record, history []byte) bool {
+	if _, _, err := letters.Browse(context.Background(), d.b, q, e.There, 10_000, func(_ queue.View, rec message.Record, history []byte) bool {
 		list = append(list, letter.Line{
 			Exchange: string(rec.Exchange()), Key: string(rec.Key()), BCC: slices.Clone(rec.BCC()), Properties: slices.Clone(rec.Properties()), Body: slices.Clone(rec.Body()), History: slices.Clone(history),
 		})
@@ -86,8 +88,8 @@ func TestAnExportIsImportedEqual(t *testing.T) {
 			d.kill("work")
 			d.publish("dlq", "parked", amqp091.Field{Key: "x-exception-message", Value: "m"}, amqp091.Field{Key: "x-original-routingKey", Value: "work"})
 			d.publish("dlq", "no letter")
-			d.until(d.start(Request{Action: broker.Park, Queue: "dlq", How: How{Limit: 1, ToQueue: "work"}}).ID, Done)
-			d.until(d.start(Request{Action: broker.Park, Queue: "work", How: How{ToQueue: "dlq"}}).ID, Done)
+			d.until(d.start(Request{Action: letters.Park, Queue: "dlq", How: How{Limit: 1, ToQueue: "work"}}).ID, Done)
+			d.until(d.start(Request{Action: letters.Park, Queue: "work", How: How{ToQueue: "dlq"}}).ID, Done)
 			lines := d.export("dlq", nil)
 			if n := strings.Count(lines, "\n"); n != 7 {
 				t.Fatalf("%d letters are exported", n)
@@ -208,7 +210,7 @@ func killImport(t *testing.T, point, to string, nth int) {
 
 // exportIfThere is export of a queue that may not be there.
 func (d *bureau) exportIfThere(name string) string {
-	if _, err := d.c.Readable(message.QueueName(name)); err != nil {
+	if _, err := d.c.Find(message.QueueName(name), topology.Read); err != nil {
 		return ""
 	}
 	return d.export(name, nil)
@@ -234,7 +236,7 @@ func TestLinesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %d imported, refused %+v", kind, r.Imported, r.Refused)
 		}
 		d.b.SetAlarm(broker.Disk, true)
-		to, _ := d.c.Importer("full", false)
+		to, _ := letters.As(d.c).Importer("full", false)
 		if _, err := d.office.Import(t.Context(), to, strings.NewReader(lines[0]), 16<<20); err == nil || !strings.Contains(err.Error(), "disk") {
 			t.Errorf("with an alarm: %v", err)
 		}

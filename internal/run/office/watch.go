@@ -17,6 +17,7 @@ import (
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -228,7 +229,7 @@ func (w *watch) discover(vhost *message.VHost, quiet bool) {
 			if q = w.meet(info); q == nil {
 				continue
 			}
-			if e, err := w.r.b.Extent(info); err == nil && quiet {
+			if e, err := letters.Extent(w.r.b, info); err == nil && quiet {
 				q.quiet = slices.Clone(e.There.Ends())
 				q.height = w.height(q, e.Entries)
 			}
@@ -406,7 +407,7 @@ func (w *watch) arrived(a *broker.Arrival, now int64) {
 // readSome reads a slice of what is new in a queue, and says whether there is more.
 func (w *watch) readSome(q *watched) (more bool) {
 	w.heed(q)
-	e, err := w.r.b.Extent(q.info)
+	e, err := letters.Extent(w.r.b, q.info)
 	if err != nil {
 		w.failed(q, err)
 		return false
@@ -456,7 +457,7 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 	groups, beyond := w.wantsGroups(), false
 	show := w.behind(q)
 	within, looked := w.looking(q)
-	next, done, err := w.r.b.Browse(w.r.life, q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+	next, done, err := letters.Browse(w.r.life, w.r.b, q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
 		if beyond = v.ID.Lane() != level; beyond {
 			return false
 		}
@@ -588,14 +589,14 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 		l.next = moment.After(now, wait.Milliseconds())
 		return
 	}
-	e, err := w.r.b.Extent(q.info)
+	e, err := letters.Extent(w.r.b, q.info)
 	var rows []Row
 	var next queue.Cursor
 	done, beyond, end := false, false, q.read[level]
 	if err == nil {
 		show := w.behind(q)
 		within, looked := w.looking(q)
-		next, done, err = w.r.b.Browse(w.r.life, q.info, e.There.At(level, l.place.reached(level)), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
+		next, done, err = letters.Browse(w.r.life, w.r.b, q.info, e.There.At(level, l.place.reached(level)), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level || v.ID.Seq() >= end; beyond {
 				return false
 			}
@@ -760,7 +761,7 @@ func (w *watch) act(q *watched, list []pending) {
 			by[r.rule] = append(by[r.rule], v.ID)
 		}
 	}
-	err := w.r.b.Look(w.r.life, q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
+	err := letters.Look(w.r.life, w.r.b, q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
 		l, ok := w.reader.Read(rec, history)
 		if ok && !v.Dead {
 			decide(&v, l, show(l, rec, history), history)
@@ -807,7 +808,7 @@ func (w *watch) move(q *watched, a *activeRule, ids []queue.ID, later func(queue
 		left[id] = tryOutAgain // a consumer may have it now; if it is gone it is not met again
 	}
 	why := ""
-	slice, err := a.conn.RunErrandOn(ctx, q.info.Decl.Name, q.info.Incarnation(), &e, ids, func(p *broker.Place) {
+	slice, err := letters.As(a.conn).RunErrandOn(ctx, q.info.Decl.Name, q.info.Incarnation(), &e, ids, func(p *letters.Place) {
 		if p.Why == "" {
 			delete(left, p.ID)
 			return
@@ -815,7 +816,7 @@ func (w *watch) move(q *watched, a *activeRule, ids []queue.ID, later func(queue
 		why, left[p.ID] = p.Why, tryAgain
 	})
 	if slice.Moved > 0 {
-		done := broker.ErrandSlice{Examined: slice.Moved} // what stays is tried again, and counts when it goes
+		done := letters.ErrandSlice{Examined: slice.Moved} // what stays is tried again, and counts when it goes
 		done.Moved = slice.Moved
 		if w.r.jobs.did(a.Job, &done, w.r.now()) != nil {
 			return // the node stops

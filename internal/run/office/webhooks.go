@@ -41,7 +41,8 @@ type Webhooks struct {
 	b      *broker.Broker
 	log    *slog.Logger
 	now    func() int64
-	local  atomic.Bool // they may reach addresses of this machine and its link (isLocal)
+	passes func() int64 // the clock of pauses, which never steps back
+	local  atomic.Bool  // they may reach addresses of this machine and its link (isLocal)
 	client *http.Client
 	life   context.Context
 	end    context.CancelFunc
@@ -123,6 +124,9 @@ const (
 // tellPauses are the pauses between tries: after the last one the message has failed.
 var tellPauses = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour}
 
+// longestPause is the last of them.
+const longestPause = 2 * time.Hour
+
 // How long one message may take.
 const (
 	hookDial    = 5 * time.Second
@@ -158,7 +162,7 @@ const ruleEvent = "rule.matched"
 // openWebhooks reads the webhooks of an office, and begins to tell them of events. Close ends it.
 func openWebhooks(f *Office) (*Webhooks, error) {
 	h := &Webhooks{
-		f: f, b: f.b, log: f.Logger, now: f.now, wakec: make(chan struct{}, 1), room: make(chan struct{}, hooksAtOnce), hooks: map[string]*hook{}, onChange: func() {},
+		f: f, b: f.b, log: f.Logger, now: f.now, passes: f.deaths, wakec: make(chan struct{}, 1), room: make(chan struct{}, hooksAtOnce), hooks: map[string]*hook{}, onChange: func() {},
 	}
 	h.local.Store(f.WebhooksLocal)
 	dialer := &net.Dialer{Timeout: hookDial, Control: func(_, address string, _ syscall.RawConn) error { return h.mayDial(address) }}
@@ -405,7 +409,7 @@ func (k *hook) change() mutation.Change {
 // enqueue adds a message and returns its record. REQUIRES: h.mu is held.
 func (h *Webhooks) enqueue(k *hook, body []byte) mutation.Change {
 	h.last++
-	t := &tell{number: h.last, size: len(body), due: h.now()}
+	t := &tell{number: h.last, size: len(body), due: h.passes()}
 	k.add(t)
 	return k.record(t, body)
 }
@@ -528,13 +532,15 @@ func (r *Row) shorten() {
 func (h *Webhooks) begin() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at, first := h.now(), moment.Never
+	at, first := h.passes(), moment.Never
 	for _, k := range h.hooks {
 		if !k.On || k.busy || len(k.waiting) == 0 {
 			continue
 		}
 		t := slices.MinFunc(k.waiting, func(a, b *tell) int { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.number, b.number)) })
-		if due := max(t.due, k.pause); due > at {
+		// No pause is longer: a due moment that is further off is from a time when the clock was wrong.
+		if due := min(max(t.due, k.pause), moment.After(at, longestPause.Milliseconds())); due > at {
+			t.due, k.pause = min(t.due, due), min(k.pause, due)
 			first = min(first, due)
 			continue
 		}
@@ -581,9 +587,9 @@ func (h *Webhooks) deliver(k *hook, t *tell) {
 		k.remove(t)
 		k.fails(1, err.Error(), now)
 	default:
-		t.due = moment.After(now, tellPauses[t.tries].Milliseconds())
+		t.due = moment.After(h.passes(), tellPauses[t.tries].Milliseconds())
 		t.tries++
-		k.pause = moment.After(now, tellPauses[0].Milliseconds())
+		k.pause = moment.After(h.passes(), tellPauses[0].Milliseconds())
 		k.kept.LastError, k.kept.LastErrMS = err.Error(), now
 		changes[0] = k.record(t, rec.Body)
 	}

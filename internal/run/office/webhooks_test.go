@@ -26,6 +26,7 @@ import (
 	"bartleby.mq/internal/core/letter"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/letters"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -315,7 +316,7 @@ func TestWhatIsOfAVirtualHostEndsWithIt(t *testing.T) {
 	}
 	c := mustHave()
 	d.eventually("both are told", func() bool { return l.count() == 2 })
-	request := Request{Action: broker.Replay, VHost: "shop", Queue: "q", How: How{ScheduleMS: d.f.now() + 3_600_000}, By: Actor{Who: "op"}}
+	request := Request{Action: letters.Replay, VHost: "shop", Queue: "q", How: How{ScheduleMS: d.f.now() + 3_600_000}, By: Actor{Who: "op"}}
 	plan, err := d.jobs.Dry(t.Context(), c, &request)
 	if err != nil {
 		t.Fatal(err)
@@ -468,7 +469,7 @@ func TestARuleTellsAWebhookOnce(t *testing.T) {
 	d.declare("park", "classic")
 	l := newListener(t)
 	d.hook("desk", l.URL)
-	letters := func() (n int) {
+	toldOf := func() (n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		for i := range l.got {
@@ -486,16 +487,16 @@ func TestARuleTellsAWebhookOnce(t *testing.T) {
 		return n
 	}
 	d.put(Rule{Name: "tell", On: true, Queues: "^dlq$", Action: RuleWebhook, Webhook: "desk", Last: new(bool)}, Rule{Name: "park", On: true, Action: RuleSend, ToQueue: "park", AfterMS: 60_000, Queues: "^dlq$"})
-	d.eventually("it is told", func() bool { return letters() == 3 && d.shown("desk").Waiting == 0 }) // what is cut before its answer is told again
+	d.eventually("it is told", func() bool { return toldOf() == 3 && d.shown("desk").Waiting == 0 }) // what is cut before its answer is told again
 	d.shutDown()
 	d = openChancery(t, fs, 0)
 	d.work()
 	d.more(3, 2)
 	d.work()
-	d.eventually("it is told of two more", func() bool { return letters() == 5 && d.rule("tell").Acted == 5 })
+	d.eventually("it is told of two more", func() bool { return toldOf() == 5 && d.rule("tell").Acted == 5 })
 	d.pass(120_000)
-	if d.ready("park") != 5 || letters() != 5 || d.rule("tell").LastMS == 0 {
-		t.Errorf("%d are parked, %d letters told of", d.ready("park"), letters())
+	if d.ready("park") != 5 || toldOf() != 5 || d.rule("tell").LastMS == 0 {
+		t.Errorf("%d are parked, %d letters told of", d.ready("park"), toldOf())
 	}
 	w := d.hooks.hooks["desk"].Webhook
 	w.On = false
@@ -514,7 +515,7 @@ func TestARuleTellsAWebhookOnce(t *testing.T) {
 	}
 	d.ahead.Add(tryAgain.Milliseconds())
 	d.work()
-	d.eventually("it is told of what came meanwhile", func() bool { return letters() == 6 })
+	d.eventually("it is told of what came meanwhile", func() bool { return toldOf() == 6 })
 }
 
 // A webhook that is off, or full, stops its own rule only: other rules go on, and keep to their order. When it can be told it is told of what is still

@@ -95,16 +95,16 @@ func (g *group) applyEntry(h *hold, e *cluster.Entry) {
 	}
 }
 
-// mostSkew is how many milliseconds the clocks of leaders may differ. A larger difference means that one of them is
+// MostSkew is how many milliseconds the clocks of leaders may differ. A larger difference means that one of them is
 // wrong.
-const mostSkew = 60_000
+const MostSkew = 60_000
 
 // moment is the time of a command: now, as its leader says, but not before clock, the time of the commands before it.
 // A leader's clock has caught up with every command that it has applied (Options.CatchUp), so time never stands still.
-// If clock is more than mostSkew ahead all the same, an earlier leader's clock was wrong, and the leader has not heard of
+// If clock is more than MostSkew ahead all the same, an earlier leader's clock was wrong, and the leader has not heard of
 // it. Then the group's clock goes back. Deadlines that were computed meanwhile stay.
 func (a *application) moment(clock, now int64) int64 {
-	if now < clock-mostSkew {
+	if now < clock-MostSkew {
 		return now
 	}
 	return max(clock, now)

@@ -159,6 +159,8 @@ type Node struct {
 	noted     atomic.Int64  // what the clock showed when a frame of this process said so last
 	relocated atomic.Uint64 // stranded messages that operators have relocated
 	asides    atomic.Uint64 // messages set aside
+	// toldPassed is when the log told last of messages that looks leave out, in milliseconds.
+	toldPassed atomic.Int64
 
 	outboxes *outboxes // of the local partitions
 	tallies  *tallies  // likewise
@@ -472,8 +474,8 @@ func (n *Node) Glance(q *Queue, after queue.Cursor, limit int, f func(v queue.Vi
 }
 
 // Browse shows at most limit entries after the cursor, as they were at one moment. It changes nothing, and nothing is
-// locked while f runs. r and history are valid only during the call of f. A message that is lost on disk is set aside
-// and skipped; any other failure ends Browse with next before that message.
+// locked while f runs. r and history are valid only during the call of f. A message that is lost on disk is skipped:
+// whoever is to have it sets it aside. Any other failure ends Browse with next before that message.
 func (n *Node) Browse(q *Queue, after queue.Cursor, limit int, f func(v queue.View, r message.Record, history []byte) bool) (next queue.Cursor, done bool, err error) {
 	var views []queue.View
 	err = n.with(q, func(h *hold) {
@@ -511,7 +513,7 @@ func (n *Node) show(q *Queue, after queue.Cursor, views []queue.View, f func(v q
 		v := &views[i]
 		r, err := n.bodies.Read(v.Body, &w)
 		if err != nil {
-			if !v.Out && !n.setAside(&spoilt{q: q, id: v.ID, body: v.Body, size: v.Size, err: err}) {
+			if !v.Out && !n.passedOver(q, err) {
 				return after, false, fmt.Errorf("queue %q in vhost %q: %w", q.Name, q.VHost, err)
 			}
 			after = after.Behind(v.ID) // its consumer will find out

@@ -80,6 +80,23 @@ func (n *Node) setAside(s *spoilt) bool {
 	return true
 }
 
+// passedOverEvery is how often the log tells of messages that looks leave out, in milliseconds.
+const passedOverEvery = 60_000
+
+// passedOver says whether a look may leave a message out that cannot be read: it is lost. It stays where it is, since
+// the file may be put back.
+func (n *Node) passedOver(q *Queue, why error) bool {
+	if !bodies.Lost(why) {
+		return false
+	}
+	now := n.Now()
+	if last := n.toldPassed.Load(); (last == 0 || now-last > passedOverEvery) && n.toldPassed.CompareAndSwap(last, now) {
+		n.Logger.Error("messages that cannot be read are left out where queues are looked at. They stay there until somebody is to have them. This is logged once a minute",
+			"vhost", string(q.VHost), "queue", q.Name, "error", why)
+	}
+	return true
+}
+
 // asideGone counts an entry that was set aside, and forgets its targets. REQUIRES: q is held.
 func (q *Queue) asideGone(id queue.ID) {
 	q.stats.SetAside++

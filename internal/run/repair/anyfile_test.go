@@ -146,7 +146,10 @@ func TestAnyFileIsLost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, name := range names {
+				for i, name := range names {
+					if testing.Short() && i%3 != 0 {
+						continue
+					}
 					t.Run(part+"/"+name, func(t *testing.T) {
 						files := copied()
 						err := errors.Join(files.Remove(files.PathJoin(dataDir, part, name)), journal.SyncDirectory(files, files.PathJoin(dataDir, part)))

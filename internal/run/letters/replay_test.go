@@ -1,90 +1,35 @@
-package broker
+package letters
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/admission"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// open returns a broker in memory and a connection of its first user.
-func open(t *testing.T, o Options) *Connection {
+func replay(t *testing.T, c *broker.Connection, name string, r ReplayRequest) ReplayResult {
 	t.Helper()
-	o.FS, o.Dir = vfs.NewMem(), "data"
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
-		t.Fatal(err)
-	}
-	return b.As("guest", "/")
-}
-
-func mustDeclare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
-	t.Helper()
-	if _, err := c.DeclareQueue(topology.QueueDecl{Name: message.QueueName(name), Durable: true, Arguments: args}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func publish(t *testing.T, c *Connection, exchange, key, body string, l amqp091.PropertyList) {
-	t.Helper()
-	raw := amqp091.AppendPropsFrom(nil, l)
-	props, err := amqp091.ParseProps(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Publication{Exchange: []byte(exchange), Key: []byte(key), Raw: raw, Props: props, Body: [][]byte{[]byte(body)}, Size: len(body)}
-	if routed, err := c.PublishOne(p); err != nil || !routed {
-		t.Fatalf("publish %q: routed %t, %v", body, routed, err)
-	}
-}
-
-// reject takes the next message of a queue and rejects it.
-func reject(t *testing.T, c *Connection, name string) {
-	t.Helper()
-	g, ok, err := c.Get(message.QueueName(name), false)
-	if err != nil || !ok {
-		t.Fatalf("get %s: %t, %v", name, ok, err)
-	}
-	c.Run([]partition.Op{{Kind: partition.Reject, Queue: g.Queue, ID: g.ID, Failed: true}})
-	c.b.bodies.Release(g.Body)
-	c.b.bodies.Release(g.History)
-}
-
-func ready(t *testing.T, c *Connection, name string) int {
-	t.Helper()
-	d, err := c.PassiveQueue(message.QueueName(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.Messages
-}
-
-func replay(t *testing.T, c *Connection, name string, r ReplayRequest) ReplayResult {
-	t.Helper()
-	result, err := c.Replay(context.Background(), message.QueueName(name), r)
+	result, err := As(c).Replay(context.Background(), message.QueueName(name), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +41,7 @@ var toDLQ = []amqp091.Field{{Key: "x-dead-letter-exchange", Value: ""}, {Key: "x
 // A replay moves each message back to the exchange and key it came from, without its death headers. A dry run moves
 // none.
 func TestDL_19_6_BackToTheOrigin(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "dlq")
 	mustDeclare(t, c, "work", toDLQ...)
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
@@ -121,8 +66,8 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	rec, history := message.Record(c.b.bodies.Bytes(g.Body)), deathstore.Bytes(c.b.bodies, g.History)
-	props, exchange, key := Rendered(rec, history, g.Counts, false)
+	rec, history := message.Record(c.Broker().Bodies().Bytes(g.Body)), deathstore.Bytes(c.Broker().Bodies(), g.History)
+	props, exchange, key := broker.Rendered(rec, history, g.Counts, false)
 	list, err := amqp091.DecodeProps(props)
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +86,7 @@ func TestDL_19_6_BackToTheOrigin(t *testing.T) {
 
 // A result names a limited number of places, and of queues of each place. The rest is counted.
 func TestAReplaysResultIsBounded(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "dlq")
 	mustDeclare(t, c, "work", toDLQ...)
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "orders", Type: "topic", Durable: true}); err != nil {
@@ -174,7 +119,7 @@ func TestAReplaysResultIsBounded(t *testing.T) {
 
 // Filters select by reason, queue and age. A limit is respected.
 func TestDL_19_6_Filters(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "dlq")
 	mustDeclare(t, c, "a", toDLQ...)
 	mustDeclare(t, c, "b", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}}, toDLQ...)...)
@@ -203,23 +148,23 @@ func TestDL_19_6_Filters(t *testing.T) {
 			t.Errorf("%s: matched %d, want %d", tc.name, r.Matched, tc.want)
 		}
 	}
-	if _, err := c.Replay(context.Background(), "dlq", ReplayRequest{Limit: -1}); err == nil {
+	if _, err := As(c).Replay(context.Background(), "dlq", ReplayRequest{Limit: -1}); err == nil {
 		t.Error("a negative limit was taken")
 	}
 	for _, same := range []time.Duration{0, time.Minute} {
-		_, err := c.Replay(context.Background(), "dlq", ReplayRequest{OlderThan: time.Hour + same, NewerThan: time.Hour})
+		_, err := As(c).Replay(context.Background(), "dlq", ReplayRequest{OlderThan: time.Hour + same, NewerThan: time.Hour})
 		if err == nil || !strings.Contains(err.Error(), "no message died both more than") {
 			t.Errorf("ages between which there is nothing: %v", err)
 		}
 	}
-	if _, err := c.Replay(context.Background(), "nope", ReplayRequest{}); err == nil {
+	if _, err := As(c).Replay(context.Background(), "nope", ReplayRequest{}); err == nil {
 		t.Error("a missing queue was taken")
 	}
 }
 
 // Messages that cannot go back stay where they are: no route, a full target, no origin.
 func TestDL_19_6_NothingIsLost(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "dlq")
 	mustDeclare(t, c, "gone", toDLQ...)
 	mustDeclare(t, c, "full", append([]amqp091.Field{{Key: "x-max-length", Value: int64(1)}, {Key: "x-overflow", Value: "reject-publish"}}, toDLQ...)...)
@@ -240,7 +185,7 @@ func TestDL_19_6_NothingIsLost(t *testing.T) {
 
 // A message that a consumer parked itself goes back by the headers it sent along.
 func TestDL_19_6_CarriedHistory(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "parking")
 	mustDeclare(t, c, "work")
 	death := amqp091.Table{
@@ -258,7 +203,7 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	props, _, _ := Rendered(c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
+	props, _, _ := broker.Rendered(c.Broker().Bodies().Bytes(g.Body), deathstore.Bytes(c.Broker().Bodies(), g.History), g.Counts, false)
 	list, err := amqp091.DecodeProps(props)
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +216,7 @@ func TestDL_19_6_CarriedHistory(t *testing.T) {
 // Messages that a replay moves into the same queue stay there in this and later replays: they have no origin until
 // they die again, whatever their headers say.
 func TestDL_19_6_WhatWasReplayedIsNotReplayedAgain(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "dlq")
 	mustDeclare(t, c, "parking", toDLQ...)
 	mustDeclare(t, c, "other")
@@ -347,7 +292,7 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 		}
 	}
 	for _, trust := range []bool{true, false} {
-		c := open(t, Options{TrustClientDeath: trust})
+		c := open(t, broker.Options{TrustClientDeath: trust})
 		mustDeclare(t, c, "dlq")
 		mustDeclare(t, c, "source", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq"})
 		for name, h := range pasts {
@@ -361,7 +306,7 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 						t.Fatalf("%s: it did not die", name)
 					}
 				}
-				if err := c.Peek("dlq", 0, func(*Shown) bool { return true }); err != nil {
+				if err := c.Peek("dlq", 0, func(*broker.Shown) bool { return true }); err != nil {
 					t.Errorf("%s: peek: %v", name, err)
 				}
 				if r := replay(t, c, "dlq", ReplayRequest{}); r.Examined != 1 || r.Replayed+r.NoOrigin+r.Unroutable != 1 && !strings.HasPrefix(name, "time") {
@@ -376,41 +321,13 @@ func TestDL_7_10_HostileHistories(t *testing.T) {
 						if !ok {
 							break
 						}
-						Rendered(c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
-						c.b.bodies.Release(g.Body)
-						c.b.bodies.Release(g.History)
+						broker.Rendered(c.Broker().Bodies().Bytes(g.Body), deathstore.Bytes(c.Broker().Bodies(), g.History), g.Counts, false)
+						c.Broker().Bodies().Release(g.Body)
+						c.Broker().Bodies().Release(g.History)
 					}
 				}
 			}
 		}
-	}
-}
-
-// Looking changes nothing: not the order, the redelivered flags, or the counters.
-func TestPeekChangesNothing(t *testing.T) {
-	c := open(t, Options{})
-	mustDeclare(t, c, "q")
-	for _, body := range []string{"m1", "m2", "m3"} {
-		publish(t, c, "", "q", body, amqp091.PropertyList{})
-	}
-	for range 2 {
-		var seen []string
-		if err := c.Peek("q", 2, func(s *Shown) bool {
-			if s.Redelivered {
-				t.Error("a message that was looked at is redelivered")
-			}
-			seen = append(seen, string(s.Body))
-			return true
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if len(seen) != 2 || seen[0] != "m1" || seen[1] != "m2" {
-			t.Errorf("saw %v", seen)
-		}
-	}
-	g, ok, err := c.Get("q", true)
-	if err != nil || !ok || g.Redelivered || g.Left != 2 {
-		t.Errorf("after looking: %+v, %t, %v", g, ok, err)
 	}
 }
 
@@ -419,13 +336,13 @@ func TestPeekChangesNothing(t *testing.T) {
 func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 	for _, way := range []struct{ dlq, work string }{{"classic", "quorum"}, {"quorum", "classic"}, {"quorum", "quorum"}} {
 		t.Run(way.dlq+" to "+way.work, func(t *testing.T) {
-			c := open(t, Options{})
+			c := open(t, broker.Options{})
 			kind := func(k string) amqp091.Field { return amqp091.Field{Key: "x-queue-type", Value: k} }
 			mustDeclare(t, c, "dlq", kind(way.dlq))
 			// A queue is in the group that its dead letters go to, so a policy of these would join them: they are
 			// parked by clients, who say where they came from.
 			name := "work"
-			for n := 0; way.work == way.dlq && c.b.node.DefaultGroup("/", name) == c.b.node.DefaultGroup("/", "dlq"); n++ {
+			for n := 0; way.work == way.dlq && c.Broker().Node().DefaultGroup("/", name) == c.Broker().Node().DefaultGroup("/", "dlq"); n++ {
 				name = fmt.Sprint("work", n)
 			}
 			mustDeclare(t, c, name, kind(way.work), amqp091.Field{Key: "x-max-length", Value: int64(150)}, amqp091.Field{Key: "x-overflow", Value: "reject-publish"})
@@ -436,12 +353,12 @@ func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 			if r.Replayed != 150 || r.Refused != 250 || len(r.RefusedBy) != 1 || r.RefusedBy[fmt.Sprintf("queue '%s' is full", name)] != 250 {
 				t.Errorf("%+v", r)
 			}
-			if n := c.b.node.Stranded(); n != 0 {
+			if n := c.Broker().Node().Stranded(); n != 0 {
 				t.Errorf("%d messages are stranded", n)
 			}
 			for queue, first := range map[string]int{name: 0, "dlq": 150} {
 				i := first
-				if err := c.Peek(message.QueueName(queue), 0, func(s *Shown) bool {
+				if err := c.Peek(message.QueueName(queue), 0, func(s *broker.Shown) bool {
 					if string(s.Body) != fmt.Sprint(i) {
 						t.Errorf("in %s stands %s, want %d", queue, s.Body, i)
 						return false
@@ -463,7 +380,7 @@ func TestDL_19_6_NothingIsLostBetweenLogs(t *testing.T) {
 // still there.
 func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 	goOn := make(chan struct{})
-	c := open(t, Options{Failpoint: func(name string) {
+	c := open(t, broker.Options{Failpoint: func(name string) {
 		if name == partition.FailMailSent {
 			<-goOn
 		}
@@ -474,14 +391,14 @@ func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 	publish(t, c, "", "dlq", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-original-exchange", Value: ""}, {Key: "x-original-routingKey", Value: "work"}}})
 	done := make(chan ReplayResult)
 	go func() {
-		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{})
+		r, err := As(c).Replay(t.Context(), "dlq", ReplayRequest{})
 		if err != nil {
 			t.Error(err)
 		}
 		done <- r
 	}()
 	eventually(t, "the message on its way", func() bool {
-		list := c.b.Node().Outboxes()
+		list := c.Broker().Node().Outboxes()
 		return len(list) == 1 && list[0].Waiting == 1
 	})
 	publish(t, c, "", "work", "first", amqp091.PropertyList{})
@@ -503,7 +420,7 @@ func TestBR_7_9_AQueueOnReplayIsNotEmpty(t *testing.T) {
 func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 	for _, config := range []struct{ source, target string }{{"classic", "quorum"}, {"quorum", "classic"}} {
 		goOn := make(chan struct{})
-		c := open(t, Options{Failpoint: func(name string) {
+		c := open(t, broker.Options{Failpoint: func(name string) {
 			if name == partition.FailMailSent {
 				<-goOn
 			}
@@ -516,12 +433,12 @@ func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := c.Replay(t.Context(), "dlq", ReplayRequest{Limit: 1}); err != nil {
+			if _, err := As(c).Replay(t.Context(), "dlq", ReplayRequest{Limit: 1}); err != nil {
 				t.Error(err)
 			}
 		}()
 		eventually(t, "the message on its way", func() bool {
-			list := c.b.Node().Outboxes()
+			list := c.Broker().Node().Outboxes()
 			return len(list) == 1 && list[0].Waiting == 1
 		})
 		if n, err := c.DeleteQueue("dlq", false, false); n != 2 || err != nil {
@@ -532,24 +449,52 @@ func TestBR_7_9_ADeletionCountsWhatIsOnReplay(t *testing.T) {
 	}
 }
 
-// asking is a backend that permits everything and passes the questions on.
-type asking struct {
-	oracle
-	questions chan admission.Question
-}
+// asking is a backend that knows everybody, permits everything and passes the questions on.
+type asking struct{ questions chan admission.Question }
 
-func (a *asking) Allow(_ context.Context, q admission.Question) error {
+func (asking) Name() string { return "asking" }
+
+func (asking) Login(context.Context, auth.Credentials) ([]auth.Tag, error) { return nil, nil }
+
+func (a asking) Allow(_ context.Context, q admission.Question) error {
 	a.questions <- q
 	return nil
+}
+
+// slowStore is a disk that holds back syncs of declarations.
+type slowStore struct {
+	vfs.FS
+	hold atomic.Pointer[chan struct{}] // closed when they go on; nil: they are not held
+}
+
+func newSlowStore() *slowStore {
+	d := new(slowStore)
+	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo
+		if hold := d.hold.Load(); sync && hold != nil && strings.Contains(op.Path, "/state-log/") {
+			<-*hold
+		}
+		return nil
+	}))
+	return d
+}
+
+// waiting waits until n goroutines wait for the store.
+func waiting(t *testing.T, n int) {
+	t.Helper()
+	stacks := make([]byte, 8<<20)
+	eventually(t, fmt.Sprintf("%d wait for the store", n), func() bool {
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "broker.(*Broker).AwaitStored(") >= n
+	})
 }
 
 // If others declare all the time, waiting for the store means waiting for a sync. A replay does that once for each
 // slice, not for each message.
 func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
-	o := &asking{oracle{passwords: map[string]string{"ada": "a"}}, make(chan admission.Question, 10)}
-	d := newDisk()
-	guest := startWith(t, d, Options{AuthBackends: []AuthBackend{{o, o}}})
-	id, err := guest.b.Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "a"}, loopback)
+	o := asking{make(chan admission.Question, 10)}
+	d := newSlowStore()
+	guest := open(t, broker.Options{FS: d, AuthBackends: []broker.AuthBackend{{Authn: o, Authz: o}}})
+	id, err := guest.Broker().Authenticate(t.Context(), auth.Credentials{User: "ada", Password: "a"}, net.IPv4(127, 0, 0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -560,26 +505,28 @@ func TestAReplayWaitsOnceForWhatItHasSeen(t *testing.T) {
 			{Key: "x-original-exchange", Value: fmt.Sprint("x", i)}, {Key: "x-original-routingKey", Value: "k"},
 		}})
 	}
-	c := guest.b.For(id, "/")
-	if _, err := c.FindReadable("dlq"); err != nil { // it may read the queue, and knows that
+	c := guest.Broker().For(id, "/")
+	if _, err := c.Find("dlq", topology.Read); err != nil { // it may read the queue, and knows that
 		t.Fatal(err)
 	}
-	release := d.holdSyncs()
+	held := make(chan struct{})
+	d.hold.Store(&held)
+	release := sync.OnceFunc(func() { d.hold.Store(nil); close(held) })
 	defer release()
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := guest.b.As("guest", "/").DeclareQueue(topology.QueueDecl{Name: "late", Durable: true}); err != nil {
+		if _, err := guest.Broker().As("guest", "/").DeclareQueue(topology.QueueDecl{Name: "late", Durable: true}); err != nil {
 			t.Error(err)
 		}
 	})
-	blocked(t, 1)
+	waiting(t, 1)
 	all.Go(func() {
-		r, err := c.Replay(t.Context(), "dlq", ReplayRequest{DryRun: true})
+		r, err := As(c).Replay(t.Context(), "dlq", ReplayRequest{DryRun: true})
 		if err != nil || r.Unroutable != messages {
 			t.Errorf("%+v: %v", r, err)
 		}
 	})
-	blocked(t, 2)
+	waiting(t, 2)
 	asked := 0
 	for len(o.questions) > 0 {
 		if q := <-o.questions; q.Access == topology.Write {

@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"context"
@@ -11,12 +11,13 @@ import (
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/deathstore"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 // letters has an exchange "orders" with the queue "work" and the queue "other" at the key "other", and dead letters of "work".
-func letters(t *testing.T, c *Connection, kind string, bodies ...string) {
+func letters(t *testing.T, c *broker.Connection, kind string, bodies ...string) {
 	t.Helper()
 	of := amqp091.Field{Key: "x-queue-type", Value: kind}
 	mustDeclare(t, c, "dlq", of)
@@ -35,7 +36,7 @@ func letters(t *testing.T, c *Connection, kind string, bodies ...string) {
 		publish(t, c, "orders", "new", body, amqp091.PropertyList{MessageID: &id, Headers: amqp091.Table{
 			{Key: "tenant", Value: body}, {Key: "n", Value: int32(i)}, {Key: "urgent", Value: i == 0}, {Key: "list", Value: amqp091.Array{"a"}},
 		}})
-		kill(t, c, "work")
+		reject(t, c, "work")
 	}
 	eventually(t, "they have died", func() bool { return ready(t, c, "dlq") == len(bodies) })
 }
@@ -59,7 +60,7 @@ func TestDL_19_6_AReplayGoesWhereTheRequestSays(t *testing.T) {
 			{"exchange without a route", Destination{Exchange: &nowhere}, "dlq", "", ""},
 		} {
 			t.Run(kind+"/"+tt.name, func(t *testing.T) {
-				c := open(t, Options{})
+				c := open(t, broker.Options{})
 				letters(t, c, kind, "a", "b")
 				place := "exchange '" + tt.exchange + "' key '" + tt.key + "' -> " + tt.want
 				if tt.want == "dlq" {
@@ -79,12 +80,13 @@ func TestDL_19_6_AReplayGoesWhereTheRequestSays(t *testing.T) {
 				if err != nil || !ok {
 					t.Fatal(ok, err)
 				}
-				_, exchange, key := Rendered(c.b.bodies.Bytes(g.Body), deathstore.Bytes(c.b.bodies, g.History), g.Counts, false)
-				c.b.release(&g.Delivery)
+				_, exchange, key := broker.Rendered(c.Broker().Bodies().Bytes(g.Body), deathstore.Bytes(c.Broker().Bodies(), g.History), g.Counts, false)
+				c.Broker().Bodies().Release(g.Body)
+				c.Broker().Bodies().Release(g.History)
 				if exchange != tt.exchange || key != tt.key {
 					t.Errorf("it is published to exchange %q with key %q, want %q and %q", exchange, key, tt.exchange, tt.key)
 				}
-				kill(t, c, message.QueueName(tt.want))
+				reject(t, c, tt.want)
 				eventually(t, "it dies again", func() bool { return ready(t, c, "dlq") == 1 })
 				if r := replay(t, c, "dlq", ReplayRequest{}); r.To[place] != 1 || ready(t, c, tt.want) != 1 {
 					t.Errorf("after it died again: %+v", r)
@@ -96,15 +98,15 @@ func TestDL_19_6_AReplayGoesWhereTheRequestSays(t *testing.T) {
 
 // A BCC key leads a message to where it was published, and not with a replay to elsewhere, nor when it dies there.
 func TestDL_19_6_AReplayElsewhereHasNoOtherKeys(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	letters(t, c, "classic")
 	publish(t, c, "orders", "new", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "BCC", Value: amqp091.Array{"other"}}}})
-	kill(t, c, "work")
+	reject(t, c, "work")
 	mustDeclare(t, c, "third", amqp091.Field{Key: "x-dead-letter-exchange", Value: "orders"})
 	if r := replay(t, c, "dlq", ReplayRequest{To: Destination{Queue: "third"}}); r.Replayed != 1 || ready(t, c, "third") != 1 || ready(t, c, "other") != 1 {
 		t.Errorf("%+v: %d in third, %d in other", r, ready(t, c, "third"), ready(t, c, "other"))
 	}
-	kill(t, c, "third")
+	reject(t, c, "third")
 	eventually(t, "it is dropped", func() bool { return ready(t, c, "third") == 0 })
 	if n := ready(t, c, "other"); n != 1 {
 		t.Errorf("%d messages in other, want the first only", n)
@@ -113,15 +115,15 @@ func TestDL_19_6_AReplayElsewhereHasNoOtherKeys(t *testing.T) {
 
 // A destination that makes no sense, does not exist or may not be written to is refused before anything moves.
 func TestDL_19_6_AReplayRefusesADestination(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	letters(t, c, "classic", "a")
 	if _, err := c.DeclareExchange(topology.ExchangeDecl{Name: "inner", Type: "fanout", Durable: true, Internal: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
+	if _, err := c.Broker().By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Write: "^(orders|nope|inner)$", Read: ".*"}}); err != nil {
+	if _, err := c.Broker().By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Write: "^(orders|nope|inner)$", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
 	exchange := func(name message.ExchangeName) *message.ExchangeName { return &name }
@@ -144,7 +146,7 @@ func TestDL_19_6_AReplayRefusesADestination(t *testing.T) {
 		{"tenant", Destination{Exchange: exchange("amq.topic")}, topology.AccessRefused, "exchange 'amq.topic'"},
 	} {
 		for _, dry := range []bool{true, false} {
-			_, err := c.b.As(tt.user, "/").Replay(context.Background(), "dlq", ReplayRequest{To: tt.to, DryRun: dry})
+			_, err := As(c.Broker().As(tt.user, "/")).Replay(context.Background(), "dlq", ReplayRequest{To: tt.to, DryRun: dry})
 			var refused *topology.Error
 			if !errors.As(err, &refused) || refused.Kind != tt.kind || !strings.Contains(refused.Text, tt.text) {
 				t.Errorf("%+v: %v, want %v with %q", tt.to, err, tt.kind, tt.text)
@@ -154,7 +156,7 @@ func TestDL_19_6_AReplayRefusesADestination(t *testing.T) {
 	if n := ready(t, c, "dlq"); n != 1 {
 		t.Errorf("%d dead letters are left, want 1", n)
 	}
-	if r, err := c.b.As("tenant", "/").Replay(context.Background(), "dlq", ReplayRequest{To: Destination{Exchange: exchange("orders")}}); err != nil || r.Replayed != 1 {
+	if r, err := As(c.Broker().As("tenant", "/")).Replay(context.Background(), "dlq", ReplayRequest{To: Destination{Exchange: exchange("orders")}}); err != nil || r.Replayed != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -163,12 +165,12 @@ func TestDL_19_6_AReplayRefusesADestination(t *testing.T) {
 // message before. The result names by their last death what they left out.
 func TestDL_19_6_FiltersByPropertiesAndReplays(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
-		c := open(t, Options{})
+		c := open(t, broker.Options{})
 		letters(t, c, kind, "a", "b", "c")
 		if r := replay(t, c, "dlq", ReplayRequest{MessageID: "id-b"}); r.Replayed != 1 || r.PassedBy["rejected in queue 'work'"] != 2 {
 			t.Errorf("by id: %+v", r)
 		}
-		kill(t, c, "work")
+		reject(t, c, "work")
 		eventually(t, "b dies again", func() bool { return ready(t, c, "dlq") == 3 })
 		yes, no := true, false
 		for _, tt := range []struct {

@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"bartleby.mq/internal/core/lint"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 )
 
 // Lint examines the declarations of a virtual host, or some of its queues. It locks the topology for a few milliseconds at a time. Nothing is
 // found in a virtual host that is not there.
-func (b *Broker) Lint(ctx context.Context, vhost message.VHost, queues ...*topology.Queue) ([]lint.Finding, error) {
-	p, err := b.examine(ctx, vhost, queues)
+func Lint(ctx context.Context, b *broker.Broker, vhost message.VHost, queues ...*topology.Queue) ([]lint.Finding, error) {
+	p, err := examine(ctx, b, vhost, queues)
 	if p == nil {
 		return nil, err
 	}
@@ -22,8 +23,8 @@ func (b *Broker) Lint(ctx context.Context, vhost message.VHost, queues ...*topol
 }
 
 // DeadLetterMap draws the ways of dead letters in a virtual host. It locks as Lint does.
-func (b *Broker) DeadLetterMap(ctx context.Context, vhost message.VHost) (m lint.Map, queues map[*topology.Queue]QueueInfo, err error) {
-	p, err := b.examine(ctx, vhost, nil)
+func DeadLetterMap(ctx context.Context, b *broker.Broker, vhost message.VHost) (m lint.Map, queues map[*topology.Queue]broker.QueueInfo, err error) {
+	p, err := examine(ctx, b, vhost, nil)
 	if err != nil {
 		return m, nil, err
 	}
@@ -36,11 +37,11 @@ func (b *Broker) DeadLetterMap(ctx context.Context, vhost message.VHost) (m lint
 		}
 	})
 	m = p.Map()
-	queues = map[*topology.Queue]QueueInfo{}
+	queues = map[*topology.Queue]broker.QueueInfo{}
 	b.Read(func(*topology.State, *auth.Users) {
 		for i := range m.Nodes {
 			if q := m.Nodes[i].Queue; q != nil {
-				queues[q] = Describe(q)
+				queues[q] = broker.Describe(q)
 			}
 		}
 	})
@@ -48,12 +49,12 @@ func (b *Broker) DeadLetterMap(ctx context.Context, vhost message.VHost) (m lint
 }
 
 // examine takes a pass to its last step. It is nil if there is no such virtual host.
-func (b *Broker) examine(ctx context.Context, vhost message.VHost, queues []*topology.Queue) (p *lint.Pass, err error) {
+func examine(ctx context.Context, b *broker.Broker, vhost message.VHost, queues []*topology.Queue) (p *lint.Pass, err error) {
 	const soon = 2 * time.Millisecond
 	b.Read(func(s *topology.State, _ *auth.Users) {
 		if v, ok := s.VHost(vhost); ok {
 			p = lint.New(v, queues...)
-			p.FindsLost = b.findsLost
+			p.FindsLost = b.FindsLost
 		}
 	})
 	if p == nil {
@@ -67,67 +68,67 @@ func (b *Broker) examine(ctx context.Context, vhost message.VHost, queues []*top
 		began := time.Now()
 		b.Read(func(s *topology.State, _ *auth.Users) {
 			v, ok := s.VHost(vhost)
-			more = ok && p.Step(v, func() bool { return time.Since(began) > soon }, b.onPause)
+			more = ok && p.Step(v, func() bool { return time.Since(began) > soon }, b.LetIn)
 		})
 	}
 	return p, nil
 }
 
 // linted tells lint of messages.
-type linted struct{ b *Broker }
+type linted struct{ b *broker.Broker }
 
 // Urgent implements lint.Contents.
 func (c linted) Urgent(q *topology.Queue) (ready, urgent int) {
-	c.b.node.RangeLevels(runtimeOf(q), func(level, n int) {
+	for level, n := range c.b.ReadyByPriority(q) {
 		ready += n
 		if level > 0 {
 			urgent += n
 		}
-	})
+	}
 	return ready, urgent
 }
 
-// maxUnlinted is how many queues wait to be looked at. Of more at a time the rest is not.
-const maxUnlinted = 1000
+// maxDeclared is how many queues wait to be examined. Of more at a time the rest is not.
+const maxDeclared = 1000
 
-// unlinted are queues with a dead-letter exchange that were declared, or got another policy.
-type unlinted struct {
+// Declared are queues with a dead-letter exchange that were declared, or got another policy.
+type Declared struct {
+	wake chan struct{}
+
 	mu      sync.Mutex
 	waiting map[*topology.Queue]bool
-	wake    chan struct{} // nil: nobody wants to know
+}
+
+// WatchDeclared begins to note them. It is called once, before the node serves.
+func WatchDeclared(b *broker.Broker) *Declared {
+	d := &Declared{wake: make(chan struct{}, 1), waiting: map[*topology.Queue]bool{}}
+	b.OnDeadLetters(d.note)
+	return d
 }
 
 // note notes a queue. It does not block.
-func (u *unlinted) note(q *topology.Queue) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.wake == nil || len(u.waiting) >= maxUnlinted {
+func (d *Declared) note(q *topology.Queue) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.waiting) >= maxDeclared {
 		return
 	}
-	u.waiting[q] = true
+	d.waiting[q] = true
 	select {
-	case u.wake <- struct{}{}:
+	case d.wake <- struct{}{}:
 	default:
 	}
 }
 
-// WatchDeclared begins to note queues with a dead-letter exchange that are declared, or get another policy. The channel gets a value when
-// TakeDeclared has some. It is called once, before the node serves.
-func (b *Broker) WatchDeclared() <-chan struct{} {
-	u := &b.unlinted
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.wake, u.waiting = make(chan struct{}, 1), map[*topology.Queue]bool{}
-	return u.wake
-}
+// Wake gets a value when Take has some.
+func (d *Declared) Wake() <-chan struct{} { return d.wake }
 
-// TakeDeclared returns these queues, by virtual host, since the last call: at most 1,000.
-func (b *Broker) TakeDeclared() map[message.VHost][]*topology.Queue {
-	u := &b.unlinted
-	u.mu.Lock()
-	taken := u.waiting
-	u.waiting = map[*topology.Queue]bool{}
-	u.mu.Unlock()
+// Take returns these queues, by virtual host, since the last call: at most 1,000.
+func (d *Declared) Take() map[message.VHost][]*topology.Queue {
+	d.mu.Lock()
+	taken := d.waiting
+	d.waiting = map[*topology.Queue]bool{}
+	d.mu.Unlock()
 	found := map[message.VHost][]*topology.Queue{}
 	for q := range taken {
 		found[q.VHost] = append(found[q.VHost], q)

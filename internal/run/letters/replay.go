@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"bytes"
@@ -69,25 +69,25 @@ const replaySlice = 128
 //
 // Replay looks once at the messages that are in the queue when it begins. So it ends even if it moves messages into
 // the same queue, or if they die again of the same cause.
-func (c *Connection) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+func (c Client) Replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
 	result, err := c.replay(ctx, name, r)
 	return result, ended(err, &result)
 }
 
-func (c *Connection) replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
+func (c Client) replay(ctx context.Context, name message.QueueName, r ReplayRequest) (ReplayResult, error) {
 	result := ReplayResult{To: map[string]int{}, RefusedBy: map[string]int{}, UnroutableBy: map[string]int{}, PassedBy: map[string]int{}}
-	decl, err := c.find(name, c.readable)
+	from, err := c.conn.Find(name, topology.Read)
 	if err != nil {
 		return result, err
 	}
 	if r.Limit < 0 || r.Rate < 0 || r.OlderThan < 0 || r.NewerThan < 0 {
-		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", decl.Resource())
+		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: limit, rate and ages must not be negative", from.Decl.Resource())
 	}
 	if r.NewerThan > 0 && r.OlderThan >= r.NewerThan {
 		return result, topology.Refuse(topology.PreconditionFailed, "replay of %s: no message died both more than %v and less than %v ago: the age of older-than must be less than that of newer-than",
-			decl.Resource(), r.OlderThan, r.NewerThan)
+			from.Decl.Resource(), r.OlderThan, r.NewerThan)
 	}
-	began, quorum := time.Now(), runtimeOf(decl).Type() == queue.Quorum
+	began, quorum := time.Now(), from.Quorum()
 	e := Errand{Action: Replay, To: r.To, DryRun: r.DryRun, Choose: func(v *queue.View, rec message.Record, history []byte) bool {
 		h, ok := past(rec, history)
 		switch {
@@ -235,7 +235,7 @@ func (d *Destination) lead(id queue.ID, rec message.Record, h *deadletter.Histor
 		p.m.More = append(p.m.More, []byte(k))
 	}
 	if !replaced {
-		p.m.More = append(p.m.More, shortStrings(slices.Clone(rec.BCC()))...)
+		p.m.More = append(p.m.More, message.ShortStrings(slices.Clone(rec.BCC()))...)
 	}
 	if props, err := amqp091.ParseProps(slices.Clone(rec.Properties())); err == nil {
 		p.m.Headers, p.m.MessageID, p.m.CorrelationID = props.Headers, props.MessageID, props.CorrelationID
@@ -261,45 +261,10 @@ func (p *replayed) goesAs(other *replayed) bool {
 	return other != nil && other.byKeys && p.exchange == other.exchange && bytes.Equal(p.m.Key, other.m.Key) && len(p.m.More) == 0 && len(other.m.More) == 0
 }
 
-// replayTargets returns the targets, and the ticket that results depending on them must wait for.
-func (c *Connection) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
-	err = c.decided(func() error {
-		ticket = c.b.glance(func() { targets, err = c.replayRoute(p) })
-		return err
-	})
-	return targets, ticket, err
-}
-
-// replayRoute returns the queues that a replayed message goes to, none if its exchange is gone. The origin is the
-// word of the publisher, so the user must have permission to publish there. REQUIRES: topo is held for reading, and
-// nothing else is held. It may let others in.
-func (c *Connection) replayRoute(p *replayed) ([]*partition.Queue, error) {
-	if err := c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(p.exchange)}); err != nil {
-		return nil, err
-	}
-	v, ok := c.b.state.VHost(c.VHost)
-	if !ok {
-		return nil, topology.Refuse(topology.NotFound, "vhost '%s' is gone", c.VHost)
-	}
-	x, ok := v.Exchange(p.exchange)
-	if p.missing = !ok; p.missing {
-		return nil, nil
-	}
-	if x.Internal {
-		return nil, internalExchange(x)
-	}
-	paused, err := c.permitKeys(x, p.m.Key, p.m.More)
-	switch {
-	case err != nil:
-		return nil, err
-	case paused && !c.still(v, x):
-		return c.replayRoute(p)
-	}
-	p.m.Pause = c.b.onPause
-	var targets []*partition.Queue
-	for _, q := range c.router.Route(v, x, &p.m, nil) {
-		targets = append(targets, runtimeOf(q))
-	}
-	p.byKeys = c.router.ByKeys && c.router.Delaying == 0 && c.router.BadDelay == nil
-	return targets, nil
+// replayTargets returns the targets, none if the exchange is gone, and the ticket that results depending on them must wait for. The
+// origin is the word of the publisher, so the user must have permission to publish there.
+func (c Client) replayTargets(p *replayed) (targets []*partition.Queue, ticket uint64, err error) {
+	r, err := c.conn.RouteAgain(p.exchange, &p.m)
+	p.missing, p.byKeys = r.NoExchange, r.ByKeys
+	return r.Queues, r.Ticket, err
 }

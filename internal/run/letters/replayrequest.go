@@ -1,18 +1,18 @@
-package broker
+package letters
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
@@ -68,7 +68,7 @@ func (r *ReplayRequest) fits(rec message.Record, history []byte, n queue.Counts,
 	if r.MessageID == "" && len(r.Headers) == 0 && r.Replayed == nil {
 		return true
 	}
-	raw, _, _ := Rendered(rec, history, n, quorum)
+	raw, _, _ := broker.Rendered(rec, history, n, quorum)
 	l, err := amqp091.DecodeProps(raw)
 	if err != nil {
 		return false
@@ -116,7 +116,7 @@ func headerText(v any) (text string, ok bool) {
 
 // mayReplay refuses a destination that makes no sense, that does not exist, or that the user may not write to: whoever
 // asked learns it before anything has moved, and also if no message is chosen. Each message is checked again.
-func (c *Connection) mayReplay(to *Destination, from *topology.Queue, action Action) error {
+func (c Client) mayReplay(to *Destination, from *topology.Queue, action Action) error {
 	refuse := func(format string, args ...any) error {
 		return topology.Refuse(topology.PreconditionFailed, "%s of %s: %s", action, from.Resource(), fmt.Sprintf(format, args...))
 	}
@@ -134,31 +134,23 @@ func (c *Connection) mayReplay(to *Destination, from *topology.Queue, action Act
 	if to.Exchange != nil {
 		exchange = *to.Exchange
 	}
-	return c.decided(func() (err error) {
-		ticket := c.b.glance(func() {
-			if err = c.permit(topology.Write, topology.Resource{VHost: c.VHost, Kind: topology.ExchangeResource, Name: string(exchange)}); err != nil {
-				return
-			}
-			v, ok := c.b.state.VHost(c.VHost)
-			if !ok {
-				err = topology.Refuse(topology.NotFound, "vhost '%s' is gone", c.VHost)
-				return
-			}
-			switch x, ok := v.Exchange(exchange); {
-			case !ok:
-				err = refuse("the exchange '%s' does not exist", exchange)
-			case x.Internal:
-				err = internalExchange(x)
-			}
-			if _, ok := v.Queue(to.Queue); to.Queue != "" && !ok {
-				err = refuse("the queue '%s' does not exist", to.Queue)
-			}
-		})
-		if err != nil && !errors.Is(err, errUndecided) {
-			return cmp.Or(c.b.await(ticket), err)
-		}
+	there, err := c.conn.FindExchange(exchange)
+	if err == nil && !there {
+		err = refuse("the exchange '%s' does not exist", exchange)
+	}
+	if err != nil || to.Queue == "" {
 		return err
+	}
+	c.broker().Read(func(s *topology.State, _ *auth.Users) {
+		v, ok := s.VHost(c.conn.VHost)
+		if ok {
+			_, ok = v.Queue(to.Queue)
+		}
+		if !ok {
+			err = refuse("the queue '%s' does not exist", to.Queue)
+		}
 	})
+	return err
 }
 
 const maxKey = 255 // bytes

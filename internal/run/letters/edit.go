@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -40,7 +41,7 @@ type Original struct {
 	History []byte
 	Ready   bool // it lies in its queue, and nobody has it
 
-	from *topology.Queue
+	from broker.QueueInfo
 }
 
 // LetterID is the id of an entry as people see it: INCARNATION.ENTRY, both in base 36. It is the same for as long as the entry
@@ -56,12 +57,12 @@ var errGoneLetter = errors.New("the letter has left the queue")
 func IsGone(err error) bool { return errors.Is(err, errGoneLetter) }
 
 // original returns the letter, with the rights that an edit takes.
-func (c *Connection) original(e *Edit) (o Original, err error) {
+func (c Client) original(e *Edit) (o Original, err error) {
 	if o.from, err = c.errandQueue(e.Queue, &e.Errand, e.Incarnation); err != nil {
 		return o, err
 	}
 	there := false
-	err = c.b.node.Look(runtimeOf(o.from), []queue.ID{e.ID}, func(v queue.View, rec message.Record, history []byte) bool {
+	err = c.node().Look(o.from.Runtime(), []queue.ID{e.ID}, func(v queue.View, rec message.Record, history []byte) bool {
 		there = true
 		o.Record, o.History = slices.Clone(rec), slices.Clone(history)
 		o.Ready = !v.Out && !v.Dead && !v.Offered && v.NotBefore == 0
@@ -70,11 +71,11 @@ func (c *Connection) original(e *Edit) (o Original, err error) {
 	if err == nil && !there {
 		err = errGoneLetter
 	}
-	return o, c.missing(err, o.from)
+	return o, o.from.Missing(err)
 }
 
 // Original returns the letter that is to be edited, after checking that the client may edit it.
-func (c *Connection) Original(e *Edit) (o Original, err error) {
+func (c Client) Original(e *Edit) (o Original, err error) {
 	if _, _, err = c.LettersOf(e.Queue, &e.Errand, e.Incarnation); err != nil {
 		return o, err
 	}
@@ -83,40 +84,27 @@ func (c *Connection) Original(e *Edit) (o Original, err error) {
 
 // Draft returns the record of an edited copy, with these properties and this body, after checking them as those of a publish. What
 // the client did not change is not held against the client. sections is nil for a message of AMQP 0-9-1.
-func (c *Connection) Draft(o *Original, properties []byte, sections *message.Sections, body []byte) (message.Record, error) {
-	p := Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Sections: sections, Body: [][]byte{body}, Size: len(body)}
+func (c Client) Draft(o *Original, properties []byte, sections *message.Sections, body []byte) (message.Record, error) {
+	p := broker.Publication{Exchange: o.Record.Exchange(), Key: o.Record.Key(), Raw: properties, Sections: sections, Body: [][]byte{body}, Size: len(body)}
 	before, _ := amqp091.ParseProps(o.Record.Properties())
-	rec, err := c.recordOf(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
+	rec, err := c.record(&p, o.Record.BCC(), func(user []byte) bool { return bytes.Equal(before.UserID, user) })
 	if err == nil && len(properties) > len(o.Record.Properties()) { // one that was too long before may become shorter
 		err = fits(rec, o.History)
 	}
 	return rec, err
 }
 
-// recordOf checks a publication and makes its record, with these BCC keys unless its headers have some. mayClaim says which user-ids
+// record checks a publication and makes its record, with these BCC keys unless its headers have some. mayClaim says which user-ids
 // it may have besides those that the client may publish with.
-func (c *Connection) recordOf(p *Publication, bcc []byte, mayClaim func(user []byte) bool) (message.Record, error) {
+func (c Client) record(p *broker.Publication, bcc []byte, mayClaim func(user []byte) bool) (message.Record, error) {
 	var err error
 	if p.Props, err = amqp091.ParseProps(p.Raw); err != nil {
 		return nil, topology.Refuse(topology.PreconditionFailed, "properties: %v", err)
 	}
-	if err := c.Check(p); err != nil && !(p.FromAnother && mayClaim(p.Props.UserID)) {
+	if err := c.conn.Check(p); err != nil && !(p.FromAnother && mayClaim(p.Props.UserID)) {
 		return nil, err
 	}
-	if len(p.bcc) == 0 {
-		p.bcc = bcc
-	}
-	e := c.envelope(p)
-	if err := e.Check(); err != nil {
-		return nil, topology.Refuse(topology.PreconditionFailed, "%v", err)
-	}
-	b := make([]byte, e.Size())
-	rest := e.Put(b)
-	for _, piece := range p.Body {
-		rest = rest[copy(rest, piece):]
-	}
-	message.Record(b).Seal()
-	return message.Record(b), nil
+	return c.conn.Record(p, bcc)
 }
 
 // lead notes where the edited copy goes. ok is false if nobody knows.
@@ -137,60 +125,60 @@ func (e *Edit) lead(o *Original, id queue.ID, rec message.Record, from *topology
 }
 
 // into is the queue that an edited copy stays in, nil if it goes elsewhere.
-func (e *Edit) into(from *topology.Queue) *topology.Queue {
+func (e *Edit) into(from broker.QueueInfo) *partition.Queue {
 	if e.Stay {
-		return from
+		return from.Runtime()
 	}
 	return nil
 }
 
 // ForecastEdit says where an edited copy would go; nil: nobody knows where the letter was first published.
-func (c *Connection) ForecastEdit(ctx context.Context, e *Edit, o *Original, rec message.Record) (at *Place, err error) {
-	p, ok := e.lead(o, e.ID, rec, o.from, "")
+func (c Client) ForecastEdit(ctx context.Context, e *Edit, o *Original, rec message.Record) (at *Place, err error) {
+	p, ok := e.lead(o, e.ID, rec, o.from.Decl, "")
 	if !ok {
 		return nil, nil
 	}
 	dry := e.Errand
 	dry.DryRun = true
-	err = c.carryOut(ctx, runtimeOf(o.from), &dry, []replayed{p}, e.into(o.from), &ErrandSlice{}, func(told *Place) { at = told })
-	return at, c.missing(err, o.from)
+	err = c.carryOut(ctx, o.from.Runtime(), &dry, []replayed{p}, e.into(o.from), &ErrandSlice{}, func(told *Place) { at = told })
+	return at, o.from.Missing(err)
 }
 
 // ArchiveEnd prepares an edit: it makes the archive if need be, and notes where it ends.
-func (c *Connection) ArchiveEnd(e *Edit) error {
+func (c Client) ArchiveEnd(e *Edit) error {
 	archive, err := c.archive()
 	if err != nil {
 		return err
 	}
-	q := runtimeOf(archive)
-	there, err := c.b.node.WhatIsThere(q)
+	q := archive.Runtime()
+	there, err := c.node().WhatIsThere(q)
 	if err != nil {
-		return c.missing(err, archive)
+		return archive.Missing(err)
 	}
 	e.Archive, e.Since = q.Incarnation, there.Ends()[0]
 	return nil
 }
 
 // StageEdit puts the draft into the archive and returns when it is durable. REQUIRES: the edit is noted where a restart finds it.
-func (c *Connection) StageEdit(e *Edit, o *Original, rec message.Record) error {
+func (c Client) StageEdit(e *Edit, o *Original, rec message.Record) error {
 	archive, err := c.archive()
 	if err != nil {
 		return err
 	}
 	h, _ := deadletter.Parse(o.History)
 	if len(h.Deaths) == 0 {
-		h.Profile = o.from.Profile
+		h.Profile = o.from.Decl.Profile
 	}
 	h.Marks = h.Moved(e.Job, string(e.Queue))
 	h.Sent, h.Draft, h.EditedFrom = false, true, draftOf(o.Record)
-	ref, b := c.b.bodies.Alloc(len(rec))
+	ref, b := c.broker().Bodies().Alloc(len(rec))
 	copy(b, rec)
 	d := []partition.Deposit{{Body: ref, History: h.Append(nil)}}
-	if err := c.b.node.Deposit(runtimeOf(archive), d); err != nil {
-		return c.missing(err, archive)
+	if err := c.node().Deposit(archive.Runtime(), d); err != nil {
+		return archive.Missing(err)
 	}
 	if !d[0].Taken {
-		return topology.Refuse(topology.PreconditionFailed, "%s is full", archive.Resource())
+		return topology.Refuse(topology.PreconditionFailed, "%s is full", archive.Decl.Resource())
 	}
 	return nil
 }
@@ -225,18 +213,18 @@ type draftAt struct {
 	history         []byte // of the draft
 }
 
-func (c *Connection) findDraft(e *Edit, archive *topology.Queue) (at draftAt, err error) {
-	q := runtimeOf(archive)
+func (c Client) findDraft(e *Edit, archive broker.QueueInfo) (at draftAt, err error) {
+	q := archive.Runtime()
 	if q.Incarnation != e.Archive {
 		return at, nil
 	}
-	there, err := c.b.node.WhatIsThere(q)
+	there, err := c.node().WhatIsThere(q)
 	if err != nil {
-		return at, c.missing(err, archive)
+		return at, archive.Missing(err)
 	}
 	cursor, of := there.At(0, e.Since), ""
 	for done := false; !done && err == nil && (at.draft == 0 || at.original == 0); {
-		cursor, done, err = c.b.node.Browse(q, cursor, replaySlice, func(v queue.View, rec message.Record, history []byte) bool {
+		cursor, done, err = c.node().Browse(q, cursor, replaySlice, func(v queue.View, rec message.Record, history []byte) bool {
 			h, bad := deadletter.Parse(history)
 			switch {
 			case bad != nil || h.Job != e.Job:
@@ -250,11 +238,11 @@ func (c *Connection) findDraft(e *Edit, archive *topology.Queue) (at draftAt, er
 			return true
 		})
 	}
-	return at, c.missing(err, archive)
+	return at, archive.Missing(err)
 }
 
 // StepEdit does the next step of an edit after its draft was staged, and returns when that is durable.
-func (c *Connection) StepEdit(ctx context.Context, e *Edit) (s EditStep, err error) {
+func (c Client) StepEdit(ctx context.Context, e *Edit) (s EditStep, err error) {
 	archive, err := c.archive()
 	if err != nil {
 		return s, err
@@ -284,15 +272,15 @@ func (c *Connection) StepEdit(ctx context.Context, e *Edit) (s EditStep, err err
 		return s, nil
 	}
 	own, _ := deadletter.Parse(o.History)
-	p := e.park(e.ID, own, o.from, Archive)
+	p := e.park(e.ID, own, o.from.Decl, broker.Archive)
 	h, _ := deadletter.Parse(p.history)
 	h.Sent = false
 	p.history = h.Append(nil)
 	var r ErrandSlice
-	err = c.carryOut(ctx, runtimeOf(o.from), &e.Errand, []replayed{p}, archive, &r, func(told *Place) { s.Place = *told })
+	err = c.carryOut(ctx, o.from.Runtime(), &e.Errand, []replayed{p}, archive.Runtime(), &r, func(told *Place) { s.Place = *told })
 	switch {
 	case err != nil:
-		return s, c.missing(err, o.from)
+		return s, o.from.Missing(err)
 	case r.Moved == 1:
 		s.What = EditArchived
 	case r.Refused == 1:
@@ -309,7 +297,7 @@ func draftOf(original message.Record) string {
 }
 
 // DropDraft ends an edit that somebody has cancelled. A draft whose original is in the archive stays there too.
-func (c *Connection) DropDraft(ctx context.Context, e *Edit) error {
+func (c Client) DropDraft(ctx context.Context, e *Edit) error {
 	archive, err := c.archive()
 	if err != nil {
 		return err
@@ -322,18 +310,18 @@ func (c *Connection) DropDraft(ctx context.Context, e *Edit) error {
 }
 
 // dropDraft ends an edit that is not to be.
-func (c *Connection) dropDraft(ctx context.Context, archive *topology.Queue, at *draftAt) error {
-	_, err := c.b.node.Move(ctx, runtimeOf(archive), []partition.Move{{ID: at.draft, History: at.history}})
-	return c.missing(err, archive)
+func (c Client) dropDraft(ctx context.Context, archive broker.QueueInfo, at *draftAt) error {
+	_, err := c.node().Move(ctx, archive.Runtime(), []partition.Move{{ID: at.draft, History: at.history}})
+	return archive.Missing(err)
 }
 
-// sendEdit moves the draft to where it is to go, or else to the queue of the original. from is that queue, nil if it is gone.
-func (c *Connection) sendEdit(ctx context.Context, e *Edit, archive *topology.Queue, at *draftAt, from *topology.Queue) (s EditStep, err error) {
+// sendEdit moves the draft to where it is to go, or else to the queue of the original. from is that queue, zero if it is gone.
+func (c Client) sendEdit(ctx context.Context, e *Edit, archive broker.QueueInfo, at *draftAt, from broker.QueueInfo) (s EditStep, err error) {
 	o := Original{Record: at.record, History: at.history}
 	try := func(e Edit) (done bool, err error) {
-		source := cmp.Or(from, archive)
+		source := cmp.Or(from.Decl, archive.Decl)
 		p, ok := e.lead(&o, at.draft, at.record, source, LetterID(e.Archive, at.original))
-		if !ok || e.Stay && from == nil {
+		if !ok || e.Stay && from.Decl == nil {
 			s.Place.Why = "nobody knows where it was first published"
 			if e.Stay {
 				s.Place.Why = "queue '" + string(e.Queue) + "' was deleted"
@@ -341,8 +329,8 @@ func (c *Connection) sendEdit(ctx context.Context, e *Edit, archive *topology.Qu
 			return false, nil
 		}
 		var r ErrandSlice
-		err = c.carryOut(ctx, runtimeOf(archive), &e.Errand, []replayed{p}, e.into(from), &r, func(told *Place) { s.Place = *told })
-		return r.Moved == 1, c.missing(err, archive)
+		err = c.carryOut(ctx, archive.Runtime(), &e.Errand, []replayed{p}, e.into(from), &r, func(told *Place) { s.Place = *told })
+		return r.Moved == 1, archive.Missing(err)
 	}
 	done, err := try(*e)
 	switch {

@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -49,12 +50,6 @@ const (
 	Restore Action = "restore" // it goes back from the archive to where it was discarded, or where the errand says, with its deaths
 	// EditLetter puts an edited copy into the place of one letter: see Edit.
 	EditLetter Action = "edit"
-)
-
-// Archive is the queue for discarded letters of a virtual host, and ArchiveTTL how long it keeps them, in milliseconds.
-const (
-	Archive    message.QueueName = "bartleby.archive"
-	ArchiveTTL                   = 7 * 24 * int64(time.Hour/time.Millisecond)
 )
 
 // Place is where a letter goes, or why it stays.
@@ -105,84 +100,79 @@ type ErrandSlice struct {
 	Examined, Chosen, Moved, Unroutable, Refused, NoOrigin, TooOften, Gone int
 }
 
-// IsOperator says whether the connection is the node's operator's, who needs no account.
-func (c *Connection) IsOperator() bool { return c.operator }
-
 // LettersOf finds a queue for an errand, with the rights that this takes: to read it, and for Discard and EditLetter to configure it.
 // incarnation is that of the queue, or 0 for any. there is what is in it now.
-func (c *Connection) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there partition.Extent, err error) {
-	decl, err := c.errandQueue(name, e, incarnation)
+func (c Client) LettersOf(name message.QueueName, e *Errand, incarnation uint64) (found uint64, there partition.Extent, err error) {
+	from, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
 		return 0, there, err
 	}
-	if err := c.mayDo(e, decl); err != nil {
+	if err := c.mayDo(e, from.Decl); err != nil {
 		return 0, there, err
 	}
-	q := runtimeOf(decl)
-	if there, err = c.b.node.Extent(q); err != nil {
-		return 0, there, c.missing(err, decl)
+	q := from.Runtime()
+	if there, err = c.node().Extent(q); err != nil {
+		return 0, there, from.Missing(err)
 	}
 	return q.Incarnation, there, nil
 }
 
 // mayDo says why an errand cannot be done with letters of the queue.
-func (c *Connection) mayDo(e *Errand, from *topology.Queue) error {
+func (c Client) mayDo(e *Errand, from *topology.Queue) error {
 	refuse := func(text string) error {
 		return topology.Refuse(topology.PreconditionFailed, "%s of %s: %s", e.Action, from.Resource(), text)
 	}
 	switch {
 	case e.Action == Park && e.To.Queue == "":
 		return refuse("the queue to move to is missing")
-	case e.Action == Discard && from.Name == Archive:
+	case e.Action == Discard && from.Name == broker.Archive:
 		return refuse("what lies there is discarded already")
-	case e.Action == EditLetter && from.Name == Archive:
+	case e.Action == EditLetter && from.Name == broker.Archive:
 		return refuse("what lies there is discarded; restore the letter first")
-	case e.Action == Restore && from.Name != Archive:
-		return refuse(fmt.Sprintf("what can be restored lies in queue '%s'", Archive))
+	case e.Action == Restore && from.Name != broker.Archive:
+		return refuse(fmt.Sprintf("what can be restored lies in queue '%s'", broker.Archive))
 	case e.Action == Discard || e.Stay:
 		return nil
 	}
 	return c.mayReplay(&e.To, from, e.Action)
 }
 
-func (c *Connection) errandQueue(name message.QueueName, e *Errand, incarnation uint64) (*topology.Queue, error) {
-	permit := c.readable
+func (c Client) errandQueue(name message.QueueName, e *Errand, incarnation uint64) (broker.QueueInfo, error) {
+	needs := []topology.Access{topology.Read}
 	if e.Action == Discard || e.Action == EditLetter { // its filters tell what is in letters
-		permit = func(r topology.Resource) error {
-			return cmp.Or(c.permit(topology.Configure, r), c.readable(r))
-		}
+		needs = []topology.Access{topology.Configure, topology.Read}
 	}
-	decl, err := c.find(name, permit)
-	if err == nil && incarnation != 0 && runtimeOf(decl).Incarnation != incarnation {
-		err = topology.Refuse(topology.NotFound, "%s was deleted and declared anew", decl.Resource())
+	from, err := c.conn.Find(name, needs...)
+	if err == nil && incarnation != 0 && from.Incarnation() != incarnation {
+		err = topology.Refuse(topology.NotFound, "%s was deleted and declared anew", from.Decl.Resource())
 	}
-	return decl, err
+	return from, err
 }
 
 // RunErrand looks at messages of the queue behind a cursor, at most limit of them, moves those that are chosen, at most
 // most of them, and returns when the moves are durable. told is called for each chosen letter with its place; nil: not.
 // After an error the letters of the slice are where they were or where they were to go: what has gone is not met again.
-func (c *Connection) RunErrand(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, after queue.Cursor, limit, most int, told func(*Place)) (r ErrandSlice, err error) {
+func (c Client) RunErrand(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, after queue.Cursor, limit, most int, told func(*Place)) (r ErrandSlice, err error) {
 	r.Next = after
-	decl, err := c.errandQueue(name, e, incarnation)
+	from, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
 		return r, err
 	}
-	q := runtimeOf(decl)
+	q := from.Runtime()
 	archive, err := c.archiveFor(e)
 	if err != nil {
 		return r, err
 	}
 	var chosen []replayed
-	next, done, err := c.b.node.Browse(q, after, limit, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
-		chosen = e.pick(decl, &v, rec, history, &r, chosen)
+	next, done, err := c.node().Browse(q, after, limit, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
+		chosen = e.pick(from.Decl, &v, rec, history, &r, chosen)
 		return len(chosen) < most
 	}))
 	if err = cmp.Or(err, ctx.Err()); err != nil {
-		return r, c.missing(err, decl)
+		return r, from.Missing(err)
 	}
 	if err := c.carryOut(ctx, q, e, chosen, archive, &r, told); err != nil {
-		return r, c.missing(err, decl)
+		return r, from.Missing(err)
 	}
 	r.Next, r.Done = next, done
 	return r, nil
@@ -195,15 +185,15 @@ func nowhereKnown(h *deadletter.History) deadletter.History {
 
 // RunErrandOn is RunErrand for messages of which the ids are known, in their order: about a thousand at most. Those that are gone are
 // not met.
-func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, ids []queue.ID, told func(*Place)) (r ErrandSlice, err error) {
-	decl, err := c.errandQueue(name, e, incarnation)
+func (c Client) RunErrandOn(ctx context.Context, name message.QueueName, incarnation uint64, e *Errand, ids []queue.ID, told func(*Place)) (r ErrandSlice, err error) {
+	from, err := c.errandQueue(name, e, incarnation)
 	if err != nil {
 		return r, err
 	}
-	if err := c.mayDo(e, decl); err != nil {
+	if err := c.mayDo(e, from.Decl); err != nil {
 		return r, err
 	}
-	q := runtimeOf(decl)
+	q := from.Runtime()
 	archive, err := c.archiveFor(e)
 	if err != nil {
 		return r, err
@@ -211,9 +201,9 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 	var chosen []replayed
 	r.Handled = len(ids)
 	places := map[string]bool{}
-	err = c.b.node.Look(q, ids, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
+	err = c.node().Look(q, ids, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 		before, n := r, len(chosen)
-		chosen = e.pick(decl, &v, rec, history, &r, chosen)
+		chosen = e.pick(from.Decl, &v, rec, history, &r, chosen)
 		if !e.Spread || len(chosen) == n {
 			return true
 		}
@@ -229,15 +219,16 @@ func (c *Connection) RunErrandOn(ctx context.Context, name message.QueueName, in
 	if err = cmp.Or(err, ctx.Err()); err == nil {
 		err = c.carryOut(ctx, q, e, chosen, archive, &r, told)
 	}
-	return r, c.missing(err, decl)
+	return r, from.Missing(err)
 }
 
 // archiveFor returns the archive if the errand needs it, nil if it does not.
-func (c *Connection) archiveFor(e *Errand) (*topology.Queue, error) {
+func (c Client) archiveFor(e *Errand) (*partition.Queue, error) {
 	if e.Action != Discard || e.DryRun {
 		return nil, nil
 	}
-	return c.archive()
+	archive, err := c.archive()
+	return archive.Runtime(), err
 }
 
 // pick appends a message to those that are to go, if it is one.
@@ -256,7 +247,7 @@ func (e *Errand) pick(from *topology.Queue, v *queue.View, rec message.Record, h
 	r.Chosen++
 	switch {
 	case e.Action == Discard:
-		return append(chosen, e.park(v.ID, own, from, Archive))
+		return append(chosen, e.park(v.ID, own, from, broker.Archive))
 	case e.Action == Park || e.Action == Restore && e.To.Queue != "":
 		return append(chosen, e.park(v.ID, own, from, e.To.Queue))
 	case e.Action == Restore && own.From == "":
@@ -295,7 +286,7 @@ func (e *Errand) park(id queue.ID, h deadletter.History, from *topology.Queue, t
 }
 
 // carryOut moves the chosen messages: all to the queue into, or, if that is nil, each to where it is routed.
-func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand, chosen []replayed, into *topology.Queue, r *ErrandSlice, told func(*Place)) error {
+func (c Client) carryOut(ctx context.Context, q *partition.Queue, e *Errand, chosen []replayed, into *partition.Queue, r *ErrandSlice, told func(*Place)) error {
 	if told == nil {
 		told = func(*Place) {}
 	}
@@ -308,25 +299,25 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 	for i := range chosen {
 		p := &chosen[i]
 		var targets []*partition.Queue
-		var ticket uint64
 		var err error
 		place := Place{ID: p.id, Exchange: string(p.exchange), Key: string(p.m.Key)}
 		switch {
 		case into != nil:
-			targets = []*partition.Queue{runtimeOf(into)}
+			targets = []*partition.Queue{into}
 		case e.Action == Discard: // a dry run: the archive is made when it is needed
-			place.Queues = []string{string(Archive)}
+			place.Queues = []string{string(broker.Archive)}
 		case p.goesAs(asked):
 			targets = found
 		default:
-			if targets, ticket, err = c.replayTargets(p); err == nil {
+			var ticket uint64
+			targets, ticket, err = c.replayTargets(p)
+			if seen = max(seen, ticket); err == nil {
 				asked, found = p, targets
 				if e.HeedsBreakers && e.Action == Replay && !e.DryRun {
 					err = c.heed(targets, breakers)
 				}
 			}
 		}
-		seen = max(seen, ticket)
 		if refused := new(topology.Error); e.Tolerant && errors.As(err, &refused) {
 			r.Refused++
 			place.What, place.Why = TurnedAway, refused.Text
@@ -334,7 +325,7 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 			continue
 		}
 		if err != nil {
-			return cmp.Or(c.b.await(seen), err)
+			return cmp.Or(c.broker().AwaitStored(seen), err)
 		}
 		if len(targets) == 0 && len(place.Queues) == 0 {
 			r.Unroutable++
@@ -348,7 +339,7 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 		place.name(targets)
 		moves, places = append(moves, partition.Move{ID: p.id, Targets: targets, History: p.history}), append(places, place)
 	}
-	if err := c.b.await(seen); err != nil {
+	if err := c.broker().AwaitStored(seen); err != nil {
 		return err
 	}
 	if e.DryRun {
@@ -360,7 +351,7 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 	if len(moves) == 0 {
 		return nil
 	}
-	moved, err := c.b.node.Move(ctx, q, moves)
+	moved, err := c.node().Move(ctx, q, moves)
 	for i, m := range moved {
 		p := &places[i]
 		switch m.What {
@@ -385,11 +376,26 @@ func (c *Connection) carryOut(ctx context.Context, q *partition.Queue, e *Errand
 }
 
 // archive returns the queue for discarded letters of the virtual host, and makes it if need be.
-func (c *Connection) archive() (*topology.Queue, error) {
-	by := c.b.AsOperator("the Dead Letter Office", c.VHost)
-	if _, err := by.DeclareQueue(ownQueue(c.VHost, Archive)); err != nil {
-		return nil, topology.Refuse(topology.PreconditionFailed,
-			"discarded messages go to the queue '%s', which must be durable and classic with x-message-ttl=%d: %v. If a client has declared it otherwise, delete it: the broker makes it anew", Archive, ArchiveTTL, err)
+func (c Client) archive() (archive broker.QueueInfo, err error) {
+	by := c.broker().AsOperator("the Dead Letter Office", c.conn.VHost)
+	if _, err := by.DeclareQueue(broker.OwnQueue(c.conn.VHost, broker.Archive)); err != nil {
+		return archive, topology.Refuse(topology.PreconditionFailed,
+			"discarded messages go to the queue '%s', which must be durable and classic with x-message-ttl=%d: %v. If a client has declared it otherwise, delete it: the broker makes it anew", broker.Archive, broker.ArchiveTTL, err)
 	}
-	return by.find(Archive, func(topology.Resource) error { return nil })
+	return by.Find(broker.Archive)
+}
+
+// heed refuses a slice with a letter for a queue whose breaker is open. It asks about each queue once.
+func (c Client) heed(targets []*partition.Queue, asked map[*partition.Queue]bool) error {
+	for _, t := range targets {
+		if asked[t] {
+			continue
+		}
+		asked[t] = true
+		if b := c.node().Breaker(t); b.State == queue.BreakerOpen {
+			return topology.Refuse(topology.PreconditionFailed, "halted by the breaker of queue '%s', which delivers nothing until %s: %s. Resume goes on once it tries or is closed",
+				t.Name, time.UnixMilli(b.Until).UTC().Format(time.RFC3339), broker.WhyBroken(b))
+		}
+	}
+	return nil
 }

@@ -1,19 +1,18 @@
-package broker
+package letters
 
 import (
 	"slices"
 
-	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/convert"
 	"bartleby.mq/internal/core/deadletter"
 	"bartleby.mq/internal/core/message"
-	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// Drop is messages that the broker let go of without delivering and without moving them, since TakeDrops was last
-// called: dead letters of a queue, or what was published to an exchange that led nowhere.
+// Drop is messages that the broker let go of without delivering and without moving them, since the last
+// DropWatch.Take: dead letters of a queue, or what was published to an exchange that led nowhere.
 type Drop struct {
 	VHost message.VHost
 	// Queue is where they died, and Reason why. Both, and Incarnation, are zero for messages that no queue has taken.
@@ -35,51 +34,49 @@ type Drop struct {
 // DropUnroutable is the Drop.Why of a message that was published without mandatory and reached no queue.
 const DropUnroutable = "unroutable"
 
-// WatchDrops begins to note drops. The channel gets a value when TakeDrops has something to report. It is called once,
-// before the node serves.
-func (b *Broker) WatchDrops() <-chan struct{} {
-	b.dropWake = make(chan struct{}, 1)
-	b.node.WatchDrops(b.wakeDrops)
-	b.watchesDrops.Store(true)
-	return b.dropWake
+// DropWatch notes what is dropped.
+type DropWatch struct {
+	b    *broker.Broker
+	wake chan struct{}
 }
 
-// UnwatchDrops ends what WatchDrops has begun. TakeDrops is called once more after it.
-func (b *Broker) UnwatchDrops() {
-	b.watchesDrops.Store(false)
-	b.node.UnwatchDrops()
-}
-
-// wakeDrops says that there is something to take. It does not block.
-func (b *Broker) wakeDrops() {
-	select {
-	case b.dropWake <- struct{}{}:
-	default:
+// WatchDrops begins to note drops. It is called once, before the node serves.
+func WatchDrops(b *broker.Broker) *DropWatch {
+	w := &DropWatch{b, make(chan struct{}, 1)}
+	wake := func() {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
 	}
+	b.Node().WatchDrops(wake)
+	b.OnUnroutable(wake)
+	return w
 }
 
-// unroutable notes that messages reached no queue.
-func (b *Broker) unroutable(t *Traffic, dropped uint64) {
-	if t.UnroutableDropped.Add(dropped); dropped > 0 && b.watchesDrops.Load() {
-		b.wakeDrops()
-	}
+// Wake gets a value when Take has something to report.
+func (w *DropWatch) Wake() <-chan struct{} { return w.wake }
+
+// End ends what WatchDrops has begun. Take is called once more after it.
+func (w *DropWatch) End() {
+	w.b.OnUnroutable(nil)
+	w.b.Node().UnwatchDrops()
 }
 
-// TakeDrops returns what was dropped since the last call. What went with a deleted queue or exchange is not in it.
-// REQUIRES: WatchDrops was called; one goroutine at a time.
-func (b *Broker) TakeDrops() []Drop {
+// Take returns what was dropped since the last call. What went with a deleted queue or exchange is not in it. REQUIRES: one goroutine
+// at a time.
+func (w *DropWatch) Take() []Drop {
 	var list []Drop
-	b.node.TakeDrops(func(d *partition.Dropped) {
+	w.b.Node().TakeDrops(func(d *partition.Dropped) {
 		drop := Drop{VHost: d.Queue.VHost, Queue: message.QueueName(d.Queue.Name), Incarnation: d.Queue.Incarnation, Reason: d.Reason, Why: d.Outcome.String(), Count: d.Count}
 		if d.Record != nil {
 			drop.show(d.Record, d.History)
 		}
 		list = append(list, drop)
 	})
-	if now := b.Totals.dropped(); now != b.toldUnroutable {
-		b.toldUnroutable = now
-		list = b.takeUnroutable(list)
-	}
+	w.b.TakeUnroutable(func(vhost message.VHost, exchange message.ExchangeName, count uint64) {
+		list = append(list, Drop{VHost: vhost, Why: DropUnroutable, Count: count, Exchange: string(exchange)})
+	})
 	return list
 }
 
@@ -108,21 +105,4 @@ func (d *Drop) show(rec message.Record, history []byte) {
 			d.Type = *props.Type
 		}
 	}
-}
-
-// takeUnroutable appends what exchanges have dropped since the last call.
-func (b *Broker) takeUnroutable(list []Drop) []Drop {
-	b.Read(func(s *topology.State, _ *auth.Users) {
-		for _, v := range s.VHosts() {
-			v.EachExchange(func(x *topology.Exchange) {
-				st := b.statsOf(x)
-				now := st.Dropped.Load()
-				if n := now - st.told; n > 0 {
-					st.told = now
-					list = append(list, Drop{VHost: v.Name, Why: DropUnroutable, Count: n, Exchange: string(x.Name)})
-				}
-			})
-		}
-	})
-	return list
 }

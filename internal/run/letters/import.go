@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/run/partition"
 )
 
@@ -25,20 +26,15 @@ type Import struct {
 
 // Importer puts messages into one queue.
 type Importer struct {
-	c   *Connection
-	to  *topology.Queue
+	c   Client
+	to  broker.QueueInfo
 	any bool
 }
 
 // Importer returns what puts messages into a queue. The client needs the permissions to configure it and to write to it: a history
 // is the client's word. anyUser says that the client is trusted with every user-id.
-func (c *Connection) Importer(name message.QueueName, anyUser bool) (*Importer, error) {
-	to, err := c.find(name, func(r topology.Resource) error {
-		if err := c.permit(topology.Configure, r); err != nil {
-			return err
-		}
-		return c.permit(topology.Write, r)
-	})
+func (c Client) Importer(name message.QueueName, anyUser bool) (*Importer, error) {
+	to, err := c.conn.Find(name, topology.Configure, topology.Write)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +45,17 @@ func (c *Connection) Importer(name message.QueueName, anyUser bool) (*Importer, 
 // the client's word, also if it has not died yet: its history says so. Messages come into a quorum queue by the archive, as a move: a crash on this way leaves
 // them in the archive, as drafts that nobody takes for letters. After an error the fate of the messages is unknown.
 func (i *Importer) Put(ctx context.Context, list []Import) error {
-	c, q := i.c, runtimeOf(i.to)
+	c, q := i.c, i.to.Runtime()
 	var deposits []int
 	var letters []partition.Deposit
-	none := deadletter.History{Profile: i.to.Profile, Marks: deadletter.Marks{Imported: true}}
+	none := deadletter.History{Profile: i.to.Decl.Profile, Marks: deadletter.Marks{Imported: true}}
 	for n := range list {
 		m := &list[n]
-		p := Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Sections: m.Sections, Body: [][]byte{m.Body}, Size: len(m.Body)}
+		p := broker.Publication{Exchange: []byte(m.Exchange), Key: []byte(m.Key), Raw: m.Properties, Sections: m.Sections, Body: [][]byte{m.Body}, Size: len(m.Body)}
 		if m.History == nil {
 			m.History = none.Append(nil)
 		}
-		rec, err := c.recordOf(&p, m.BCC, func([]byte) bool { return i.any })
+		rec, err := c.record(&p, m.BCC, func([]byte) bool { return i.any })
 		if err == nil {
 			err = fits(rec, m.History)
 		}
@@ -71,7 +67,7 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 		case err != nil:
 			return errors.Join(err, c.release(letters))
 		}
-		body, b := c.b.bodies.Alloc(len(rec))
+		body, b := c.broker().Bodies().Alloc(len(rec))
 		copy(b, rec)
 		deposits = append(deposits, n)
 		letters = append(letters, partition.Deposit{Body: body, History: m.History})
@@ -88,27 +84,27 @@ func (i *Importer) Put(ctx context.Context, list []Import) error {
 	}
 	for k, n := range deposits {
 		if !letters[k].Taken {
-			list[n].Why = fmt.Sprintf("queue '%s' is full", i.to.Name)
+			list[n].Why = fmt.Sprintf("queue '%s' is full", i.to.Decl.Name)
 		}
 	}
 	return nil
 }
 
 // release gives back what was not put anywhere.
-func (c *Connection) release(letters []partition.Deposit) error {
+func (c Client) release(letters []partition.Deposit) error {
 	for i := range letters {
-		c.b.bodies.Release(letters[i].Body)
+		c.broker().Bodies().Release(letters[i].Body)
 	}
 	return nil
 }
 
 func (i *Importer) deposit(_ context.Context, letters []partition.Deposit) error {
-	return i.c.missing(i.c.b.node.Deposit(runtimeOf(i.to), letters), i.to)
+	return i.to.Missing(i.c.node().Deposit(i.to.Runtime(), letters))
 }
 
 // throughArchive deposits drafts in the archive and moves them to the queue. Taken says then whether the queue has a letter.
 func (i *Importer) throughArchive(ctx context.Context, letters []partition.Deposit) error {
-	c, q := i.c, runtimeOf(i.to)
+	c, q := i.c, i.to.Runtime()
 	archive, err := c.archive()
 	if err != nil {
 		return errors.Join(err, c.release(letters))
@@ -120,8 +116,8 @@ func (i *Importer) throughArchive(ctx context.Context, letters []partition.Depos
 		h.Marks = deadletter.Marks{Draft: true}
 		letters[k].History = h.Append(nil)
 	}
-	if err := c.b.node.Deposit(runtimeOf(archive), letters); err != nil {
-		return c.missing(err, archive)
+	if err := c.node().Deposit(archive.Runtime(), letters); err != nil {
+		return archive.Missing(err)
 	}
 	var moves []partition.Move
 	var of []int
@@ -130,9 +126,9 @@ func (i *Importer) throughArchive(ctx context.Context, letters []partition.Depos
 			moves, of = append(moves, partition.Move{ID: d.ID, Targets: []*partition.Queue{q}, History: histories[k]}), append(of, k)
 		}
 	}
-	moved, err := c.b.node.Move(ctx, runtimeOf(archive), moves)
+	moved, err := c.node().Move(ctx, archive.Runtime(), moves)
 	if err != nil {
-		return c.missing(err, archive)
+		return archive.Missing(err)
 	}
 	var dropped []partition.Move
 	for n, m := range moved {
@@ -142,16 +138,16 @@ func (i *Importer) throughArchive(ctx context.Context, letters []partition.Depos
 		}
 	}
 	if len(dropped) > 0 {
-		_, err = c.b.node.Move(ctx, runtimeOf(archive), dropped)
+		_, err = c.node().Move(ctx, archive.Runtime(), dropped)
 	}
-	return c.missing(err, archive)
+	return archive.Missing(err)
 }
 
 // fits refuses a letter whose headers no consumer could read, since they take more than a frame of the usual size; it leaves some room for
 // further deaths. Who publishes cannot send such headers, an import and an edit could.
 func fits(rec message.Record, history []byte) error {
-	if props, _, _ := Rendered(rec, history, queue.Counts{}, false); len(props) > headersLimit {
-		return topology.Refuse(topology.PreconditionFailed, "headers: with those that tell of deaths they take %d bytes, and a consumer could read %d", len(props), headersLimit)
+	if props, _, _ := broker.Rendered(rec, history, queue.Counts{}, false); len(props) > broker.HeadersLimit {
+		return topology.Refuse(topology.PreconditionFailed, "headers: with those that tell of deaths they take %d bytes, and a consumer could read %d", len(props), broker.HeadersLimit)
 	}
 	return nil
 }

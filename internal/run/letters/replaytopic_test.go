@@ -1,4 +1,4 @@
-package broker
+package letters
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
+	"bartleby.mq/internal/run/broker"
 	"bartleby.mq/internal/wire/amqp091"
 )
 
 // BR-3.5, BR-5.11: a replay is a publish by its caller. The origin in a message is its publisher's word: it gives
 // nobody access to keys that he may not use, nor to an internal exchange.
 func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
-	c := open(t, Options{})
+	c := open(t, broker.Options{})
 	mustDeclare(t, c, "parking")
 	mustDeclare(t, c, "theirs")
 	for _, x := range []topology.ExchangeDecl{{Name: "orders", Type: "topic", Durable: true}, {Name: "inner", Type: "fanout", Durable: true, Internal: true}} {
@@ -27,16 +28,16 @@ func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.b.By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
+	if _, err := c.Broker().By("").Do(declare.PutUser{Name: "tenant", Password: auth.PasswordHash{}, Tags: []auth.Tag{auth.Management}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
+	if _, err := c.Broker().By("").Do(declare.PutPermission{Permission: auth.Permission{VHost: "/", User: "tenant", Configure: ".*", Write: ".*", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.b.By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "orders", Write: "^mine", Read: ".*"}}); err != nil {
+	if _, err := c.Broker().By("").Do(declare.PutTopicPermission{TopicPermission: auth.TopicPermission{VHost: "/", User: "tenant", Exchange: "orders", Write: "^mine", Read: ".*"}}); err != nil {
 		t.Fatal(err)
 	}
-	tenant := c.b.As("tenant", "/")
+	tenant := c.Broker().As("tenant", "/")
 	for _, from := range []struct {
 		exchange string
 		keys     amqp091.Array
@@ -52,7 +53,7 @@ func TestBR_3_5_AReplayKeepsToWhatItsUserMayPublish(t *testing.T) {
 			{Key: "time", Value: amqp091.Timestamp(1)}, {Key: "exchange", Value: from.exchange}, {Key: "routing-keys", Value: from.keys},
 		}
 		publish(t, tenant, "", "parking", "m", amqp091.PropertyList{Headers: amqp091.Table{{Key: "x-death", Value: amqp091.Array{death}}}})
-		r, err := tenant.Replay(context.Background(), "parking", ReplayRequest{})
+		r, err := As(tenant).Replay(context.Background(), "parking", ReplayRequest{})
 		var refusal *topology.Error
 		if refused := errors.As(err, &refusal) && refusal.Kind == topology.AccessRefused; refused != from.refused {
 			t.Errorf("%s %v: %+v, %v", from.exchange, from.keys, r, err)
