@@ -93,7 +93,7 @@ func deathVerbs() []verb {
 			if all > 0 {
 				all += messages[all-1].Left
 			}
-			return i.list(fmt.Sprintf("Deaths of %d of %d messages in queue '%s' in vhost '%s', changing nothing ...", len(messages), all, i.args[0], i.vhost), columns, lines)
+			return i.list(fmt.Sprintf("Deaths of %d of %s in queue '%s' in vhost '%s', changing nothing ...", len(messages), counted(all, "message"), i.args[0], i.vhost), columns, lines)
 		},
 	}}
 }

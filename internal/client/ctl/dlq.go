@@ -176,7 +176,7 @@ func (i *invocation) listLetterQueues(asJSON bool) error {
 		}
 		lines = append(lines, object{
 			"vhost": r.VHost, "queue": r.Name, "type": r.Type, "letters": r.Letters, "others": r.Others, "oldest": ageOf(r.Oldest, now),
-			"5m": r.Arrived["5m"], "1h": r.Arrived["1h"], "24h": r.Arrived["24h"], "died_in": strings.Join(r.Sources, " "), "consumers": r.Consumers, "full": full,
+			"5m": r.Arrived["5m"], "1h": r.Arrived["1h"], "24h": r.Arrived["24h"], "died_in": strings.TrimSpace(strings.Join(r.Sources, " ")), "consumers": r.Consumers, "full": full,
 		})
 	}
 	columns := fields("queue", "letters", "oldest", "5m", "1h", "24h", "died_in", "others", "consumers", "full")
@@ -339,7 +339,7 @@ func (i *invocation) listGroups(o *groupOptions, asJSON bool) error {
 	if len(i.args) > 0 {
 		where = "queue '" + i.args[0] + "'"
 	}
-	i.say("%d dead letters in %d groups, of %s ...", page.Letters, page.Total, where)
+	i.say("%s in %s, of %s ...", counted(page.Letters, "dead letter"), counted(page.Total, "group"), where)
 	short := shortIDs(page.Items)
 	now := time.Now()
 	lines := []object{}
@@ -823,9 +823,9 @@ func (i *invocation) searchLetters(o *searchOptions, asJSON bool) error {
 		case end.Stopped != nil:
 			i.say("\nThere may be more: %d messages were looked at; --limit 0 shows all.", end.Examined)
 		case n > 0:
-			i.say("\n%d letters, of %d messages.", n, end.Examined)
+			i.say("\n%s, of %s.", counted(n, "letter"), counted(end.Examined, "message"))
 		default:
-			i.say("No letter is selected, of %d messages.", end.Examined)
+			i.say("No letter is selected, of %s.", counted(end.Examined, "message"))
 		}
 	}
 	if n == 0 {

@@ -99,6 +99,12 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 			t.Errorf("%s\n%swant %q", args, got, has)
 		}
 	}
+	if got := ours("dlq search bills.dead"); !strings.Contains(got, "\n1 letter, of 1 message.\n") {
+		t.Error(got)
+	}
+	if got := ours("dlq move bills.dead --to-queue orders.dead --dry-run"); !strings.Contains(got, "1 of 1 message would be moved.\n") {
+		t.Error(got)
+	}
 	show := clean(ours("dlq show " + g[:4]))
 	for _, want := range []string{
 		"The letter that died last of 3 in group " + g, "died          0s ago (DATE), rejected in queue 'orders', once", "class         com.shop.NoCustomerException", "error         no customer 3",
@@ -118,6 +124,8 @@ One of its letters: bartleby dlq show ` + g[:4] + "\n"},
 	for args, has := range map[string]string{
 		"dlq discard orders.dead --source orders --source bills --dry-run": "--source is given twice, with different values.", "dlq search orders.dead --error a --error b": "--error is given twice",
 		"dlq groups -p / --vhost shop": "--vhost is given twice", "replay orders.dead --reason expired --reason rejected --dry-run": "--reason is given twice", "rules ls -p a -p b": "--vhost is given twice",
+		"dlq groups --limit abc": "--limit 'abc' must be a whole number\n", "dlq replay q --stagger 5": "--stagger '5' must be a time such as 200ms", "dlq replay q --max-replays -1": "--max-replays '-1' must be a whole number, not negative", "dlq ls -t soon": "--timeout 'soon' must be a number\n",
+		"dlq replay orders.dead --at 2020-01-01T00:00:00Z --dry-run": "--at '2020-01-01T00:00:00Z' is past",
 		"dlq": "dlq groups", "dlq grops": "Did you mean 'dlq groups'?", "dlq groups --reason tired": "--reason must be one of rejected, expired, maxlen, delivery_limit, not 'tired'", "dlq groups --state old": "--state must be one of new,", "dlq groups --limit 0": "bartleby [--node <node>] [--longnames] [--quiet] dlq groups", "dlq search": "not enough arguments", "dlq show a b c": "too many arguments",
 	} {
 		if got := ours(args); !strings.Contains(got, has) || args != "dlq" && !strings.HasSuffix(got, "exit 64\n") {
@@ -202,7 +210,7 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{append(edit, "--dry-run"), []string{"header.tenant\n  - \"t1\"\n  + \"t9\"\n", "property.type\n  - (none)\n  + \"5\"\n", "1 of 1 messages would be moved by edit"}},
+		{append(edit, "--dry-run"), []string{"header.tenant\n  - \"t1\"\n  + \"t9\"\n", "property.type\n  - (none)\n  + \"5\"\n", "1 of 1 message would be moved by edit"}},
 		{edit, []string{"Run the command again with --yes", "exit 64"}},
 		{append(edit, "--yes", "--watch"), []string{"done: 1 of 1 moved\n"}},
 		{[]string{"dlq", "search", "orders.dead", "--where", "header.tenant=t9", "--type", "5", "--count"}, []string{"1\n"}},
@@ -223,13 +231,13 @@ func TestDLQEditsAndTransfers(t *testing.T) {
 		}
 	}
 	file := t.TempDir() + "/letters"
-	if got := ours("dlq", "export", "orders.dead", "--file", file); !strings.Contains(got, "4 letters are in") {
+	if got := ours("dlq", "export", "orders.dead", "--file", file); !strings.Contains(got, "4 letters written to "+file) {
 		t.Error(got)
 	}
 	if got := ours("dlq", "export", "orders.dead", "--file", file); !strings.Contains(got, "exit 65") {
 		t.Errorf("written over: %s", got)
 	}
-	if got := ours("dlq", "import", "bills.dead", file); got != "4 letters were imported.\n" {
+	if got := ours("dlq", "import", "bills.dead", file); got != "4 letters imported.\n" {
 		t.Error(got)
 	}
 	rule := filepath.Join(t.TempDir(), "rule.json")

@@ -236,8 +236,11 @@ func parseMoment(s string, now time.Time) (time.Time, error) {
 		return now.Add(d), nil
 	}
 	at, err := time.Parse(time.RFC3339, s)
-	if err != nil {
+	switch {
+	case err != nil:
 		return at, badArgument("--at '%s' must be a moment such as 2026-11-27T03:00:00Z, or a time from now such as 2h", s)
+	case at.Before(now):
+		return at, badArgument("--at '%s' is past; without it the job begins at once", s)
 	}
 	return at, nil
 }
@@ -367,7 +370,11 @@ func (i *invocation) runJob(o *jobOptions, action string, body object) error {
 	for _, c := range plan.Diff {
 		i.print("%s", c.line())
 	}
-	i.print("%d of %d messages would be moved by %s.", plan.Count, plan.Of, action)
+	by := " by " + action
+	if action == "move" {
+		by = ""
+	}
+	i.print("%d of %s would be moved%s.", plan.Count, counted(plan.Of, "message"), by)
 	routed := 0
 	for _, r := range plan.Routes {
 		routed += r.Letters
@@ -437,7 +444,7 @@ func (i *invocation) watchJob(id json.Number) error {
 		case j.State == "halted" || j.State == "paused" || j.State == "failed":
 			return fail(exitTempFail, "Job %s is %s", id, j.State)
 		case j.over() && j.stay() > 0:
-			return fail(exitTempFail, "%d letters stay, %d were moved", j.stay(), j.Moved)
+			return fail(exitTempFail, "Of %s so many stay: %d", counted(uint64(j.stay())+j.Moved, "letter"), j.stay())
 		case j.over():
 			return nil
 		}

@@ -255,7 +255,7 @@ func (i *invocation) exportLetters(o *searchOptions, file string) error {
 			continue
 		case errors.Is(err, io.EOF) && len(line) == 0:
 			if file != "" {
-				i.say("%d letters are in %s.", n, file)
+				i.say("%s written to %s.", counted(n, "letter"), file)
 			}
 			if n == 0 {
 				return noneFound{}
@@ -267,7 +267,7 @@ func (i *invocation) exportLetters(o *searchOptions, file string) error {
 		if bytes.HasPrefix(line, []byte(`{"error":`)) {
 			var e struct{ Reason string }
 			_ = json.Unmarshal(line, &e)
-			return fail(exitUnavailable, "The export has ended early, after %d letters: %s", n, e.Reason)
+			return fail(exitUnavailable, "The export has ended early, after %s: %s", counted(n, "letter"), e.Reason)
 		}
 		if _, err := to.Write(line); err != nil {
 			return fail(exitData, "%v", err)
@@ -319,7 +319,7 @@ func (i *invocation) importLetters() error {
 		return fail(exitSoftware, "cannot read the answer: %v", err)
 	}
 	line.clear()
-	i.print("%d letters were imported.", r.Imported)
+	i.print("%s imported.", counted(r.Imported, "letter"))
 	for _, l := range r.Refused {
 		i.print("  line %d: %s", l.Line, printable(l.Why))
 	}

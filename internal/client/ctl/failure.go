@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -68,11 +69,23 @@ func invalidArguments(c *cobra.Command, args []string, what string) error {
 	return usageFailure(c, what, strings.Join(given, " "))
 }
 
+// mustBe says what the value of an option must be, by its type.
+var mustBe = map[string]string{
+	"int": "a whole number", "int64": "a whole number", "uint": "a whole number, not negative", "uint64": "a whole number, not negative",
+	"float64": "a number", "bool": "true or false", "duration": "a time such as 200ms, 30s or 2h",
+}
+
 // invalidOption is invalidArguments for options that could not be read.
 func invalidOption(c *cobra.Command, err error) error {
 	option := err.Error()
 	if unknown, ok := strings.CutPrefix(option, "unknown flag: "); ok {
 		option = unknown + " : "
+	}
+	var wrong *pflag.InvalidValueError
+	if errors.As(err, &wrong) {
+		if must, known := mustBe[wrong.GetFlag().Value.Type()]; known { // Go's own words name its functions
+			option = fmt.Sprintf("--%s '%s' must be %s", wrong.GetFlag().Name, wrong.GetValue(), must)
+		}
 	}
 	return usageFailure(c, "Invalid options for this command:\n"+option, c.Name())
 }

@@ -303,7 +303,7 @@ func (i *invocation) tryRule(asJSON bool) error {
 	if err := json.Unmarshal(answer, &t); err != nil {
 		return fail(exitSoftware, "the answer cannot be read: %v", err)
 	}
-	i.print("The rule would take %d of %d messages, %d of them at once.", t.Matched, t.Examined, t.Due)
+	i.print("The rule would take %d of %s, %d of them at once.", t.Matched, counted(t.Examined, "message"), t.Due)
 	for _, q := range t.ByQueue {
 		i.print("  %d  in queue %s", q.Letters, printable(q.Queue))
 	}

@@ -100,7 +100,7 @@ func (p *Pass) sortedWays() []way {
 // setting says where a setting comes from, and what to do to change it.
 func (f *fact) setting(argument, key string) (from, mend string) {
 	if _, ok := f.args.Get(argument); ok {
-		return "its argument " + argument, "declare the queue anew without or with another " + argument
+		return "its argument " + argument, "change it with bartleby set_queue_arguments, or declare the queue anew without or with another " + argument
 	}
 	for _, policy := range []*topology.Policy{f.operator, f.policy} {
 		if policy == nil {

@@ -315,7 +315,7 @@ func TestLintOverHTTP(t *testing.T) {
 	n := withOffice(t)
 	n.must("PUT", "/queues/%2F/lost", `{"arguments": {"x-dead-letter-exchange": "gone"}}`)
 	n.must("PUT", "/vhosts/other", `{}`)
-	want := `{"vhost":"/","kind":"queue","name":"lost","rule":"dlx-missing","severity":"error","text":"its argument x-dead-letter-exchange names the exchange 'gone', which does not exist, for its dead letters: they are dropped","mend":"declare the exchange 'gone', or declare the queue anew without or with another x-dead-letter-exchange"}`
+	want := `{"vhost":"/","kind":"queue","name":"lost","rule":"dlx-missing","severity":"error","text":"its argument x-dead-letter-exchange names the exchange 'gone', which does not exist, for its dead letters: they are dropped","mend":"declare the exchange 'gone', or change it with bartleby set_queue_arguments, or declare the queue anew without or with another x-dead-letter-exchange"}`
 	if a := n.must("GET", "/office/lint", ""); a.body != "["+want+"]" {
 		t.Error(a.body)
 	}

@@ -235,7 +235,7 @@ func openNode(o Options, how opening) (b *Broker, err error) {
 			o.RetryHeld = 3 * time.Minute
 		}
 	}
-	var found atomic.Int64 // the latest moment on disk, if the clock is not to go on there
+	var found atomic.Int64 // the latest moment on disk, with ResetClock
 	if o.now == nil {
 		c := newClock(o.Wall)
 		o.now, o.lag, o.catchUp = c.now, c.lag, c.catchUp
