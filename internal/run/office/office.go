@@ -30,7 +30,8 @@ type Options struct {
 	Version       string
 	Failpoint     func(name string) // for tests: see JobFailpoints
 
-	idle bool // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
+	idle   bool        // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
+	timeUp func() bool // for tests: says in place of the clock whether the time of a look at letters is up
 }
 
 const defaultCatalogueBytes = 128 << 20

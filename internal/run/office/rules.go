@@ -739,15 +739,15 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				t.Stopped = &stopped
 				break
 			}
-			if err := r.f.look(ctx, c.User); err != nil {
+			within, over, err := r.f.look(ctx, c.User)
+			if err != nil {
 				return t, err
 			}
-			until := time.Now().Add(lookTime)
 			cursor, done, err = letters.Browse(ctx, r.b, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
 				t.Examined++
 				l, ok := reader.Read(rec, history)
 				if !ok || !a.query.Match(l) {
-					return time.Now().Before(until)
+					return within()
 				}
 				replays, again := pastOf(l, history)
 				if !a.takes(l, l, replays, again) {
@@ -759,7 +759,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 					default:
 						t.TooOften++
 					}
-					return true
+					return within()
 				}
 				n++
 				if l.Died+a.wait(replays, lot(q.Incarnation(), v.ID)) <= at {
@@ -768,9 +768,9 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				if len(t.First) < trialRows {
 					t.First = append(t.First, makeRow(q, &v, l))
 				}
-				return true
+				return within()
 			})
-			r.f.looks.End()
+			over()
 			if err != nil {
 				break // it was deleted, or has no leader now
 			}
