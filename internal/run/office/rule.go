@@ -115,8 +115,9 @@ var ruleActions = []RuleAction{RuleRetry, RuleSend, RuleDiscard, RuleHold, RuleW
 
 // Bounds of rules.
 const (
-	maxRules      = 100 // of a virtual host
-	maxRuleName   = 100 // bytes
+	maxRules      = 100  // of a virtual host
+	maxRuleSteps  = 2000 // of all expressions of the rules of a virtual host: every letter, and the name of every queue with letters, is matched with all
+	maxRuleName   = 100  // bytes
 	maxRuleQueues = 1 << 10
 	maxAfter      = 30 * 24 * int64(time.Hour/time.Millisecond)
 	minRetry      = int64(time.Second / time.Millisecond) // so that what fails at once does not keep a node busy
@@ -293,6 +294,15 @@ func (r *storedRule) compile(vhost message.VHost) (a *activeRule, err error) {
 		return nil, wrongRule(r.Name, "%v", err)
 	}
 	return a, nil
+}
+
+// steps is what the rule's expressions cost, see expression.Steps.
+func (a *activeRule) steps() int {
+	n := a.query.Steps()
+	if a.queues != nil {
+		n += a.queues.Steps()
+	}
+	return n
 }
 
 // isFor says whether the rule is for letters of a queue. The archive is for people alone, and no letter is sent where it is.

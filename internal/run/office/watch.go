@@ -72,7 +72,9 @@ type watch struct {
 // watched is a queue with letters.
 type watched struct {
 	info    broker.QueueInfo
-	rules   []*activeRule // that are for it, and whose users may read it: see heed
+	book    *book         // of which meant is
+	meant   []*activeRule // rules that are for queues of its name
+	rules   []*activeRule // those of them whose users may read it: see heed
 	behind  map[*activeRule]*late
 	read    []uint64  // by level: letters with a lower number were met
 	quiet   []uint64  // by level: no event tells of those with a lower number
@@ -155,7 +157,9 @@ func (w *watch) step() time.Duration {
 	w.follow()
 	if w.r.rights.Swap(false) {
 		for _, q := range w.queues {
-			w.heed(q)
+			if q.book == w.books[q.info.Decl.VHost] { // others are to be read, which heeds them
+				w.heed(q)
+			}
 		}
 	}
 	hooks := w.r.hooked.Swap(false)
@@ -175,7 +179,7 @@ func (w *watch) step() time.Duration {
 	}
 	clear(w.spent) // or nothing would be moved as long as there is much to read
 	for _, q := range slices.Collect(maps.Values(w.queues)) {
-		if len(q.behind) > 0 {
+		if len(q.behind) > 0 && !w.outOfTime(q) {
 			w.heed(q)
 		}
 		for a, l := range q.behind {
@@ -245,29 +249,43 @@ func (w *watch) meet(info broker.QueueInfo) *watched {
 	}
 	q := &watched{info: info, horizon: moment.Never}
 	w.queues[info.Incarnation()] = q
-	w.heed(q)
 	return q
+}
+
+// match finds out which rules are for queues of this name, if the rules have changed. It counts as a look: it may take 20 ms.
+func (w *watch) match(q *watched) {
+	b := w.books[q.info.Decl.VHost]
+	if b == q.book {
+		return
+	}
+	_, done := w.looking(q)
+	defer done()
+	q.book, q.meant = b, nil
+	if b == nil {
+		return
+	}
+	for _, a := range b.active {
+		if a.isFor(q.info.Decl.Name) {
+			q.meant = append(q.meant, a)
+		}
+	}
 }
 
 // heed finds out which rules are for the queue: those whose users may read it now, as they may search it. So nothing that a rule does or counts tells its user
 // of letters that the user may not read, and it keeps none of them from the rules that follow. A rule whose user could read the queue, and cannot any
 // more, stops: letters that it took stay where they are.
 func (w *watch) heed(q *watched) {
+	w.match(q)
 	name := q.info.Decl.Name
 	var rules []*activeRule
-	if b := w.books[q.info.Decl.VHost]; b != nil {
-		for _, a := range b.active {
-			if !a.isFor(name) {
-				continue
-			}
-			may := a.conn.MayRead(name)
-			had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
-			if had && !may {
-				w.lose(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
-			}
-			if may || had {
-				rules = append(rules, a)
-			}
+	for _, a := range q.meant {
+		may := a.conn.MayRead(name)
+		had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
+		if had && !may {
+			w.lose(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
+		}
+		if may || had {
+			rules = append(rules, a)
 		}
 	}
 	if !slices.Equal(rules, q.rules) {
@@ -374,7 +392,7 @@ func (w *watch) follow() {
 		for _, q := range w.queues {
 			if q.info.Decl.VHost == name {
 				w.forget(q) // the counts of the rules that are on now begin at 0
-				w.heed(q)
+				w.toRead(q) // which heeds it, in a slice
 			}
 		}
 		if len(b.active) > 0 {
