@@ -2,6 +2,7 @@ package office
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -180,5 +181,46 @@ func TestRulesAreMatchedWithTheNamesOfQueuesOnce(t *testing.T) {
 	d.work()
 	if matched() != 2 {
 		t.Errorf("after another letter the rule is for %d queues: their names were matched again", matched())
+	}
+}
+
+// A look ends between two rules if its time is up there, and the next one goes on with the rule that follows: in what is new and in what is due.
+func TestALookEndsBetweenTwoRules(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 2)
+	var rules []Rule
+	for i := range 4 {
+		rules = append(rules, Rule{Name: fmt.Sprint(i), On: true, Action: RuleHold, Match: Filter{"body": {"nothing"}}})
+	}
+	rules = append(rules, Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000})
+	if _, err := d.rules.Put(d.c, Actor{}, rules, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	d.f.timeUp = func() bool { return true }
+	w := d.rules.watch
+	w.share = 0 // the first look takes all of it
+	look := func(what string, letters int) {
+		t.Helper()
+		for n := 1; n < len(rules)*letters; n++ {
+			w.step()
+			for _, q := range w.queues {
+				asked := 0
+				for _, at := range q.asked {
+					asked += at.next
+				}
+				if q.info.Decl.Name == "dlq" && asked != n%len(rules) {
+					t.Fatalf("%s: after look %d %d rules were asked about a letter; want %d", what, n, asked, n%len(rules))
+				}
+			}
+		}
+		w.step()
+	}
+	if look("what is new", 2); w.pending != 2 {
+		t.Fatalf("%d of 2 letters wait", w.pending)
+	}
+	d.work()
+	d.ahead.Add(60_000)
+	if look("what is due", 2); d.ready("work") != 2 {
+		t.Errorf("%d of 2 letters are back", d.ready("work"))
 	}
 }
