@@ -311,6 +311,9 @@ func (q *Query) isClient(l *Letter) bool {
 	return v == l.mask.Text(c.Name) || v == product || version != "" && v == product+" "+version
 }
 
+// Steps is how many places of all its expressions may be reached by the same byte of what they look at: what the query costs, see expression.Steps.
+func (q *Query) Steps() int { return q.steps }
+
 // isClass takes the whole name of a class, or its last part.
 func (q *Query) isClass(class string) bool {
 	return class == *q.class || strings.HasSuffix(class, "."+*q.class)

@@ -35,6 +35,8 @@ type Errand struct {
 	Tolerant bool
 	// HeedsBreakers ends the slice of a Replay before anything is moved if a letter would go to a queue whose breaker is open.
 	HeedsBreakers bool
+	// Within is asked after each message that was looked at whether there is time for another: if not, the slice ends behind it. nil: always.
+	Within func() bool
 	// Choose says whether a message is one of them. The bytes are valid only during the call.
 	Choose func(v *queue.View, rec message.Record, history []byte) bool
 }
@@ -166,7 +168,7 @@ func (c Client) RunErrand(ctx context.Context, name message.QueueName, incarnati
 	var chosen []replayed
 	next, done, err := c.node().Browse(q, after, limit, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 		chosen = e.pick(from.Decl, &v, rec, history, &r, chosen)
-		return len(chosen) < most
+		return e.within() && len(chosen) < most
 	}))
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return r, from.Missing(err)
@@ -204,23 +206,28 @@ func (c Client) RunErrandOn(ctx context.Context, name message.QueueName, incarna
 	err = c.node().Look(q, ids, until(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 		before, n := r, len(chosen)
 		chosen = e.pick(from.Decl, &v, rec, history, &r, chosen)
-		if !e.Spread || len(chosen) == n {
+		if e.Spread && len(chosen) > n {
+			place := string(chosen[n].exchange) + "\x00" + string(chosen[n].m.Key)
+			if places[place] {
+				r, chosen = before, chosen[:n]
+				r.Handled = slices.Index(ids, v.ID)
+				return false
+			}
+			places[place] = true
+		}
+		if e.within() {
 			return true
 		}
-		place := string(chosen[n].exchange) + "\x00" + string(chosen[n].m.Key)
-		if places[place] {
-			r, chosen = before, chosen[:n]
-			r.Handled = slices.Index(ids, v.ID)
-			return false
-		}
-		places[place] = true
-		return true
+		r.Handled = slices.Index(ids, v.ID) + 1
+		return false
 	}))
 	if err = cmp.Or(err, ctx.Err()); err == nil {
 		err = c.carryOut(ctx, q, e, chosen, archive, &r, told)
 	}
 	return r, from.Missing(err)
 }
+
+func (e *Errand) within() bool { return e.Within == nil || e.Within() }
 
 // archiveFor returns the archive if the errand needs it, nil if it does not.
 func (c Client) archiveFor(e *Errand) (*partition.Queue, error) {

@@ -342,10 +342,10 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 	for cursor := e.There.At(level, c.read[level]); c.read[level] < end; {
 		some = some[:0]
 		looked, beyond := 0, false
-		if !f.looks.Begin("vhost "+vhost, nil, f.life.Done()) {
-			return f.life.Err()
+		within, over, err := f.lookOf(f.life, "vhost "+vhost)
+		if err != nil {
+			return err
 		}
-		until := time.Now().Add(lookTime)
 		next, done, err := letters.Browse(f.life, f.b, c.reads, cursor, readSlice, func(v queue.View, r message.Record, history []byte) bool {
 			if beyond = v.ID.Lane() != level; beyond {
 				return false
@@ -354,9 +354,9 @@ func (c *catalogue) readLevel(f *Office, reader *letter.Reader, e partition.Exte
 			if l, ok := reader.Read(r, history); ok {
 				some = append(some, found{entry{id: v.ID, died: uint32(max(0, l.Died) / 1000)}, l.Group(), l.GroupShown()})
 			}
-			return time.Now().Before(until)
+			return within()
 		})
-		f.looks.End()
+		over()
 		if err != nil {
 			return err
 		}

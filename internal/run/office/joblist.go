@@ -101,21 +101,39 @@ func (m *Jobs) list(ctx context.Context, conn *broker.Connection, r *record, p *
 			}
 		}
 	case known:
-		for some := range slices.Chunk(ids, lookSlice) {
-			some = slices.DeleteFunc(slices.Clone(some), func(id queue.ID) bool { return id.Lane() >= len(ends) || id.Seq() >= ends[id.Lane()] })
-			err := letters.Look(ctx, m.b, q, some, func(v queue.View, rec message.Record, history []byte) bool {
-				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
-			})
+		ids = slices.DeleteFunc(ids, func(id queue.ID) bool { return id.Lane() >= len(ends) || id.Seq() >= ends[id.Lane()] })
+		for len(ids) > 0 {
+			within, over, err := m.office.look(ctx, conn.User)
 			if err != nil {
 				return nil, err
 			}
+			some := ids[:min(len(ids), lookSlice)]
+			rest := ids[len(some):]
+			err = letters.Look(ctx, m.b, q, some, func(v queue.View, rec message.Record, history []byte) bool {
+				if choose(p.Incarnation, v.ID, rec, history) && !add(&v, rec, history) {
+					return false
+				}
+				if within() {
+					return true
+				}
+				rest = ids[slices.Index(some, v.ID)+1:]
+				return false
+			})
+			if over(); err != nil {
+				return nil, err
+			}
+			ids = rest
 		}
 	default:
 		for cursor, done := there, false; !done; {
-			cursor, done, err = letters.Browse(ctx, m.b, q, cursor, jobLook, func(v queue.View, rec message.Record, history []byte) bool {
-				return !choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)
-			})
+			within, over, err := m.office.look(ctx, conn.User)
 			if err != nil {
+				return nil, err
+			}
+			cursor, done, err = letters.Browse(ctx, m.b, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
+				return (!choose(p.Incarnation, v.ID, rec, history) || add(&v, rec, history)) && within()
+			})
+			if over(); err != nil {
 				return nil, err
 			}
 			if sorted && len(list) == maxSorted {

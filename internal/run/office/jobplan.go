@@ -267,23 +267,32 @@ func (m *Jobs) survey(ctx context.Context, c *broker.Connection, r *Request, pla
 				return p, err
 			}
 		}
-		for some := range slices.Chunk(list, jobLook) {
-			ids := make([]queue.ID, len(some))
-			for i := range some {
-				ids[i] = some[i].id
+		for len(list) > 0 {
+			ids := make([]queue.ID, min(len(list), lookSlice))
+			for i := range ids {
+				ids[i] = list[i].id
 			}
+			within, over, err := m.office.look(ctx, c.User)
+			if err != nil {
+				return p, err
+			}
+			e.Within = within
 			s, err := letters.As(c).RunErrandOn(ctx, message.QueueName(name), incarnation, &e, ids, told)
+			over()
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return p, err
 			}
+			list = list[s.Handled:]
 			p.stay(&s)
 		}
 		for done := known; !done; {
-			if err := m.office.look(ctx, c.User); err != nil {
+			within, over, err := m.office.look(ctx, c.User)
+			if err != nil {
 				return p, err
 			}
+			e.Within = within
 			s, err := letters.As(c).RunErrand(ctx, message.QueueName(name), incarnation, &e, there, lookSlice, lookSlice, told)
-			m.office.looks.End()
+			over()
 			if err != nil {
 				return p, err
 			}

@@ -82,12 +82,27 @@ type Row struct {
 // their turn.
 const lookSlice, lookTime = 256, 50 * time.Millisecond
 
-// look waits until a user may look at a slice of letters. The caller calls f.looks.End after it, before it waits for anything else.
-func (f *Office) look(ctx context.Context, user string) error {
-	if !f.looks.Begin("user "+user, ctx.Done(), f.life.Done()) {
-		return cmp.Or(ctx.Err(), f.life.Err())
+// look waits until a user may look at letters. The caller asks within after each letter, whatever it has found there, and looks at no other once
+// that is false: the turn is over. It calls done then, before it waits for anything else.
+func (f *Office) look(ctx context.Context, user string) (within func() bool, done func(), err error) {
+	return f.lookOf(ctx, "user "+user)
+}
+
+// lookOf is look for any owner of turns.
+func (f *Office) lookOf(ctx context.Context, owner string) (within func() bool, done func(), err error) {
+	if !f.looks.Begin(owner, ctx.Done(), f.life.Done()) {
+		return nil, nil, cmp.Or(ctx.Err(), f.life.Err())
 	}
-	return nil
+	return f.within(), f.looks.End, nil
+}
+
+// within returns what says whether a look that begins now has time for more.
+func (f *Office) within() func() bool {
+	if f.timeUp != nil {
+		return func() bool { return !f.timeUp() }
+	}
+	began := time.Now()
+	return func() bool { return time.Since(began) < lookTime }
 }
 
 // Letters calls row for each letter of the queue that the query selects, and progress, which may be nil, with how many entries
@@ -110,10 +125,10 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 	var last queue.ID
 	stop := ""
 	for more := true; more && stop == ""; {
-		if err := f.look(ctx, r.By); err != nil {
+		within, done, err := f.look(ctx, r.By)
+		if err != nil {
 			return end, err
 		}
-		until := time.Now().Add(lookTime)
 		more, err = w.next(ctx, func(v queue.View, rec message.Record, history []byte) bool {
 			last = v.ID
 			end.Examined++
@@ -137,9 +152,9 @@ func (f *Office) Letters(ctx context.Context, q broker.QueueInfo, r LettersReque
 			case r.Time > 0 && time.Since(began) >= r.Time:
 				stop = "time"
 			}
-			return stop == "" && time.Now().Before(until)
+			return stop == "" && within()
 		})
-		f.looks.End()
+		done()
 		if err != nil {
 			return end, gone(q, err)
 		}

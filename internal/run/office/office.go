@@ -32,6 +32,7 @@ type Options struct {
 
 	queues func() int64 // for tests: the clock of queues, if it is another than Now
 	idle   bool         // for tests: no goroutine watches arrivals, the test calls Rules.watch.step
+	timeUp func() bool  // for tests: says in place of the clock whether the time of a look at letters is up
 }
 
 const defaultCatalogueBytes = 128 << 20

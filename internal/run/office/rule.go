@@ -115,8 +115,9 @@ var ruleActions = []RuleAction{RuleRetry, RuleSend, RuleDiscard, RuleHold, RuleW
 
 // Bounds of rules.
 const (
-	maxRules      = 100 // of a virtual host
-	maxRuleName   = 100 // bytes
+	maxRules      = 100  // of a virtual host
+	maxRuleSteps  = 2000 // of all expressions of the rules of a virtual host: every letter, and the name of every queue with letters, is matched with all
+	maxRuleName   = 100  // bytes
 	maxRuleQueues = 1 << 10
 	maxAfter      = 30 * 24 * int64(time.Hour/time.Millisecond)
 	minRetry      = int64(time.Second / time.Millisecond) // so that what fails at once does not keep a node busy
@@ -295,6 +296,15 @@ func (r *storedRule) compile(vhost message.VHost) (a *activeRule, err error) {
 	return a, nil
 }
 
+// steps is what the rule's expressions cost, see expression.Steps.
+func (a *activeRule) steps() int {
+	n := a.query.Steps()
+	if a.queues != nil {
+		n += a.queues.Steps()
+	}
+	return n
+}
+
 // isFor says whether the rule is for letters of a queue. The archive is for people alone, and no letter is sent where it is.
 func (a *activeRule) isFor(name message.QueueName) bool {
 	return name != broker.Archive && (a.ToQueue == "" || a.ToQueue != string(name)) && (a.queues == nil || a.queues.MatchString(string(name)))
@@ -330,29 +340,39 @@ type ruling struct {
 	tells []*activeRule // that tell webhooks of it
 }
 
-// judge asks rules, which are those of its queue. behind is the letter as the masks of its virtual host show it.
-func judge(rules []*activeRule, l, behind *letter.Letter, stored []byte, incarnation uint64, id queue.ID) (r ruling) {
+// asked is how far rules were asked about a letter.
+type asked struct {
+	ruling
+	next int // of the rules, the one that is asked next
+}
+
+// ask asks rules, from asked.next on, until it is known what they say of a letter, or there is no time within the look for another one: then it says no.
+// It asks one at least. behind is the letter as the masks of its virtual host show it.
+func (r *asked) ask(rules []*activeRule, l, behind *letter.Letter, stored []byte, incarnation uint64, id queue.ID, within func() bool) (whole bool) {
 	if len(rules) == 0 {
-		return r
+		return true
 	}
 	replays, again := pastOf(l, stored)
-	for _, a := range rules {
-		if !a.takes(l, behind, replays, again) {
-			continue
+	for begin := r.next; r.next < len(rules); {
+		if r.next > begin && !within() {
+			return false
 		}
-		if a.Action == RuleWebhook {
-			r.tells = append(r.tells, a)
-			if !a.passes() {
-				return r
+		a := rules[r.next]
+		r.next++
+		switch {
+		case !a.takes(l, behind, replays, again):
+		case a.Action == RuleWebhook:
+			if r.tells = append(r.tells, a); !a.passes() {
+				return true
 			}
-			continue
-		}
-		if a.moves() {
+		case a.moves():
 			r.rule, r.due = a, l.Died+a.wait(replays, lot(incarnation, id))
+			return true
+		default:
+			return true
 		}
-		return r
 	}
-	return r
+	return true
 }
 
 // same says whether two rules are the same but for being on.

@@ -52,6 +52,15 @@ type book struct {
 	threshold int
 	rules     []storedRule
 	active    []*activeRule // those that are on, in their order
+	steps     int           // of the expressions of all rules, also of those that are off
+}
+
+// count counts what a rule costs, and refuses one beyond maxRuleSteps.
+func (b *book) count(a *activeRule) error {
+	if b.steps += a.steps(); b.steps > maxRuleSteps {
+		return wrongRule(a.Name, "the regular expressions of the rules of a virtual host, from the first to this one, have %d steps together, %d at most (a repetition counts as often as it may repeat)", b.steps, maxRuleSteps)
+	}
+	return nil
 }
 
 // The keys of records of rules, after datadir.RecordPrefix; see appendKey.
@@ -176,6 +185,9 @@ func (r *Rules) open(vhost message.VHost, rec ruleRecord) (*book, error) {
 			return nil, err
 		}
 		a, err := stored.compile(vhost)
+		if err == nil {
+			err = b.count(a)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -566,6 +578,9 @@ func (r *Rules) draft(c *broker.Connection, before, after *book, rules []Rule, r
 			s.Revealed = reveal
 		}
 		a, err := s.compile(c.VHost)
+		if err == nil {
+			err = after.count(a)
+		}
 		if err == nil && !kept {
 			err = r.mayAsk(a)
 		}
@@ -739,15 +754,15 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				t.Stopped = &stopped
 				break
 			}
-			if err := r.f.look(ctx, c.User); err != nil {
+			within, over, err := r.f.look(ctx, c.User)
+			if err != nil {
 				return t, err
 			}
-			until := time.Now().Add(lookTime)
 			cursor, done, err = letters.Browse(ctx, r.b, q, cursor, lookSlice, func(v queue.View, rec message.Record, history []byte) bool {
 				t.Examined++
 				l, ok := reader.Read(rec, history)
 				if !ok || !a.query.Match(l) {
-					return time.Now().Before(until)
+					return within()
 				}
 				replays, again := pastOf(l, history)
 				if !a.takes(l, l, replays, again) {
@@ -759,7 +774,7 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 					default:
 						t.TooOften++
 					}
-					return true
+					return within()
 				}
 				n++
 				if l.Died+a.wait(replays, lot(q.Incarnation(), v.ID)) <= at {
@@ -768,9 +783,9 @@ func (r *Rules) Try(ctx context.Context, c *broker.Connection, rule Rule, reveal
 				if len(t.First) < trialRows {
 					t.First = append(t.First, makeRow(q, &v, l))
 				}
-				return true
+				return within()
 			})
-			r.f.looks.End()
+			over()
 			if err != nil {
 				break // it was deleted, or has no leader now
 			}

@@ -19,9 +19,11 @@ import (
 
 	"bartleby.mq/internal/core/auth"
 	"bartleby.mq/internal/core/message"
+	"bartleby.mq/internal/core/mutation"
 	"bartleby.mq/internal/core/queue"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/broker"
+	"bartleby.mq/internal/run/datadir"
 	"bartleby.mq/internal/run/partition"
 	"bartleby.mq/internal/wire/amqp091"
 )
@@ -917,5 +919,56 @@ func TestRulesGoByTheClockThatLettersDiedBy(t *testing.T) {
 	got, err := d.rules.Try(t.Context(), d.c, Rule{Action: RuleDiscard, Match: map[string][]string{"reason": {"rejected"}}}, false)
 	if err != nil || got.Matched != 3 || got.Due != 3 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The expressions of all rules of a virtual host have one budget, for letters and for the names of queues. Rules stored beyond it are all off.
+func TestRulesShareABudgetOfSteps(t *testing.T) {
+	fs := vfs.NewMem()
+	d := openChancery(t, fs, 0)
+	d.letters("classic", "classic", 1)
+	rules := []Rule{{Name: "all", On: true, Action: RuleDiscard}}
+	for i := range 5 {
+		rules = append(rules, Rule{Name: fmt.Sprint(i), On: i%2 == 0, Action: RuleHold, Queues: "a{200}b{40}", Match: Filter{"error": {"c{120}"}, "where": {"header.h~d{120}"}}})
+	}
+	d.put(rules[1:5]...)
+	for what, change := range map[string]func() (RuleBook, error){
+		"one more": func() (RuleBook, error) { return d.rules.PutRule(d.c, Actor{}, rules[5], false) },
+		"all":      func() (RuleBook, error) { return d.rules.Put(d.c, Actor{}, rules, nil, false) },
+		"a larger one": func() (RuleBook, error) {
+			r := rules[4]
+			r.Queues += "e{120}"
+			return d.rules.PutRule(d.c, Actor{}, r, false)
+		},
+		"queues of many": func() (RuleBook, error) {
+			r := rules[0]
+			r.Queues = "e{120}"
+			return d.rules.PutRule(d.c, Actor{}, r, false)
+		},
+	} {
+		if _, err := change(); err == nil || !strings.Contains(err.Error(), "2000 at most") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	b := d.rules.books["/"]
+	if len(b.rules) != 4 || b.steps > maxRuleSteps {
+		t.Fatalf("%d rules, %d steps", len(b.rules), b.steps)
+	}
+	d.put(rules[2:5]...)
+	for i := range rules {
+		b.rules = append(b.rules, storedRule{Rule: rules[i], By: "guest"})
+	}
+	value, err := json.Marshal(ruleRecord{Version: ruleVersion, Rules: b.rules[4:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.b.PutRecords(mutation.All([]mutation.Change{{Key: appendKey([]byte(datadir.RecordPrefix), rulesPrefix, "/", 0), Value: value}}), true); err != nil {
+		t.Fatal(err)
+	}
+	d.shutDown()
+	d = openChancery(t, fs, 0)
+	d.work()
+	if n := len(d.rules.Book("/").Rules); n != 0 || d.ready("dlq") != 1 {
+		t.Errorf("beyond the budget %d rules are carried out; %d letters are left", n, d.ready("dlq"))
 	}
 }

@@ -37,23 +37,23 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, quer
 	}
 	reader := letter.NewReader(f.Names)
 	var lines [][]byte // of a slice: line may wait for a client, and is called when others have their turn
-	show := func(v queue.View, rec message.Record, history []byte) bool {
+	take := func(v *queue.View, rec message.Record, history []byte) {
 		h, _ := deadletter.Parse(history)
 		l, ok := reader.Read(rec, history)
 		if !ok || h.Draft || !query.Match(l) {
-			return true
+			return
 		}
 		b, failed := letter.AppendLine(nil, &letter.Line{
 			ID: letters.LetterID(q.Incarnation(), v.ID), VHost: string(q.Decl.VHost), Queue: string(q.Decl.Name), Exchange: string(rec.Exchange()), Key: string(rec.Key()),
 			BCC: rec.BCC(), Properties: rec.Properties(), Sections: sectionsOf(rec), Body: rec.Body(), History: history,
 		})
 		lines, err = append(lines, b), failed
-		return err == nil
 	}
 	cursor := e.There
 	for done := false; !done; {
-		if err := f.look(ctx, by); err != nil {
-			return exported, err
+		within, over, noTurn := f.look(ctx, by)
+		if noTurn != nil {
+			return exported, noTurn
 		}
 		var ids []queue.ID
 		size := 0
@@ -63,9 +63,16 @@ func (f *Office) Export(ctx context.Context, q broker.QueueInfo, by string, quer
 			return size < transferBytes
 		})
 		if failed == nil {
-			failed = letters.Look(ctx, f.b, q, ids, show)
+			failed = letters.Look(ctx, f.b, q, ids, func(v queue.View, rec message.Record, history []byte) bool {
+				take(&v, rec, history)
+				if within() && err == nil {
+					return true
+				}
+				next, end = cursor.Behind(v.ID), false // the others come next
+				return false
+			})
 		}
-		f.looks.End()
+		over()
 		for _, b := range lines {
 			if err != nil {
 				break

@@ -72,17 +72,20 @@ type watch struct {
 // watched is a queue with letters.
 type watched struct {
 	info    broker.QueueInfo
-	rules   []*activeRule // that are for it, and whose users may read it: see heed
+	book    *book         // of which meant is
+	meant   []*activeRule // rules that are for queues of its name
+	rules   []*activeRule // those of them whose users may read it: see heed
 	behind  map[*activeRule]*late
-	read    []uint64  // by level: letters with a lower number were met
-	quiet   []uint64  // by level: no event tells of those with a lower number
-	queued  bool      // it is in watch.reading
-	heap    []pending // what is not due, the first on top
-	horizon int64     // what is due from here on is not in heap; moment.Never: all of it is
-	walked  int64     // when the last walk over it began
-	blocked int64     // it is not read before this: it cannot be read now
-	height  int       // of what it holds above the threshold: 0 below it, then one for each doubling
-	told    int64     // when an event last told of that
+	asked   map[queue.ID]asked // letters whose look ended before all of rules were asked
+	read    []uint64           // by level: letters with a lower number were met
+	quiet   []uint64           // by level: no event tells of those with a lower number
+	queued  bool               // it is in watch.reading
+	heap    []pending          // what is not due, the first on top
+	horizon int64              // what is due from here on is not in heap; moment.Never: all of it is
+	walked  int64              // when the last walk over it began
+	blocked int64              // it is not read before this: it cannot be read now
+	height  int                // of what it holds above the threshold: 0 below it, then one for each doubling
+	told    int64              // when an event last told of that
 }
 
 // late is a rule whose webhook could not be told. Others go on; it tells of the letters behind its place when the webhook can be told again.
@@ -155,7 +158,9 @@ func (w *watch) step() time.Duration {
 	w.follow()
 	if w.r.rights.Swap(false) {
 		for _, q := range w.queues {
-			w.heed(q)
+			if q.book == w.books[q.info.Decl.VHost] { // others are to be read, which heeds them
+				w.heed(q)
+			}
 		}
 	}
 	hooks := w.r.hooked.Swap(false)
@@ -175,7 +180,7 @@ func (w *watch) step() time.Duration {
 	}
 	clear(w.spent) // or nothing would be moved as long as there is much to read
 	for _, q := range slices.Collect(maps.Values(w.queues)) {
-		if len(q.behind) > 0 {
+		if len(q.behind) > 0 && !w.outOfTime(q) {
 			w.heed(q)
 		}
 		for a, l := range q.behind {
@@ -196,7 +201,7 @@ func (w *watch) outOfTime(q *watched) bool { return w.spent[q.info.Decl.VHost] >
 // looking begins a look at letters of a queue. within says whether there is time for another letter; done ends it.
 func (w *watch) looking(q *watched) (within func() bool, done func()) {
 	began := time.Now()
-	return func() bool { return time.Since(began) < lookTime }, func() { w.spent[q.info.Decl.VHost] += time.Since(began) }
+	return w.r.f.within(), func() { w.spent[q.info.Decl.VHost] += time.Since(began) }
 }
 
 // need says whether anybody needs the watch, and begins or ends it.
@@ -245,33 +250,47 @@ func (w *watch) meet(info broker.QueueInfo) *watched {
 	}
 	q := &watched{info: info, horizon: moment.Never}
 	w.queues[info.Incarnation()] = q
-	w.heed(q)
 	return q
+}
+
+// match finds out which rules are for queues of this name, if the rules have changed. It counts as a look: it may take 20 ms.
+func (w *watch) match(q *watched) {
+	b := w.books[q.info.Decl.VHost]
+	if b == q.book {
+		return
+	}
+	_, done := w.looking(q)
+	defer done()
+	q.book, q.meant = b, nil
+	if b == nil {
+		return
+	}
+	for _, a := range b.active {
+		if a.isFor(q.info.Decl.Name) {
+			q.meant = append(q.meant, a)
+		}
+	}
 }
 
 // heed finds out which rules are for the queue: those whose users may read it now, as they may search it. So nothing that a rule does or counts tells its user
 // of letters that the user may not read, and it keeps none of them from the rules that follow. A rule whose user could read the queue, and cannot any
 // more, stops: letters that it took stay where they are.
 func (w *watch) heed(q *watched) {
+	w.match(q)
 	name := q.info.Decl.Name
 	var rules []*activeRule
-	if b := w.books[q.info.Decl.VHost]; b != nil {
-		for _, a := range b.active {
-			if !a.isFor(name) {
-				continue
-			}
-			may := a.conn.MayRead(name)
-			had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
-			if had && !may {
-				w.lose(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
-			}
-			if may || had {
-				rules = append(rules, a)
-			}
+	for _, a := range q.meant {
+		may := a.conn.MayRead(name)
+		had := a.stopped.Load() && slices.Contains(a.Keeps, string(name)) || slices.ContainsFunc(q.rules, func(o *activeRule) bool { return o.Name == a.Name && o.conn == a.conn })
+		if had && !may {
+			w.lose(a, fmt.Sprintf("user '%s' may not read queue '%s' any more", a.By, name))
+		}
+		if may || had {
+			rules = append(rules, a)
 		}
 	}
 	if !slices.Equal(rules, q.rules) {
-		if q.rules, q.behind = rules, nil; len(q.read) > 0 {
+		if q.rules, q.behind, q.asked = rules, nil, nil; len(q.read) > 0 {
 			w.walk(q)
 		}
 	}
@@ -374,7 +393,7 @@ func (w *watch) follow() {
 		for _, q := range w.queues {
 			if q.info.Decl.VHost == name {
 				w.forget(q) // the counts of the rules that are on now begin at 0
-				w.heed(q)
+				w.toRead(q) // which heeds it, in a slice
 			}
 		}
 		if len(b.active) > 0 {
@@ -433,6 +452,24 @@ func (w *watch) outdated(q *watched) bool {
 	return w.books[name] != w.r.books[name]
 }
 
+// maxAsked is of how many letters of a queue it is remembered how far the rules were asked. They may be gone.
+const maxAsked = 1000
+
+// judge asks the rules of the queue about a letter. whole is false if there is no time within the look to ask all of them: the next look at the letter
+// goes on there. behind is the letter as the masks of its virtual host show it.
+func (q *watched) judge(l, behind *letter.Letter, stored []byte, id queue.ID, within func() bool) (r ruling, whole bool) {
+	at := q.asked[id]
+	if whole = at.ask(q.rules, l, behind, stored, q.info.Incarnation(), id, within); whole {
+		delete(q.asked, id)
+		return at.ruling, true
+	}
+	if q.asked == nil || len(q.asked) >= maxAsked {
+		q.asked = map[queue.ID]asked{}
+	}
+	q.asked[id] = at
+	return r, false
+}
+
 // found is what a slice has of letters.
 type found struct {
 	wait []pending
@@ -455,6 +492,7 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		}
 	}
 	groups, beyond := w.wantsGroups(), false
+	cut, isCut := uint64(0), false // the number of a letter about which not all rules were asked
 	show := w.behind(q)
 	within, looked := w.looking(q)
 	next, done, err := letters.Browse(w.r.life, w.r.b, q.info, e.There.At(level, q.read[level]), readSlice, func(v queue.View, rec message.Record, history []byte) bool {
@@ -466,10 +504,14 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 			return within()
 		}
 		behind := show(l, rec, history)
+		ruling, whole := q.judge(l, behind, history, v.ID, within)
+		if !whole {
+			cut, isCut = v.ID.Seq(), true
+			return false
+		}
 		if groups {
 			w.groups.note(w, q, &v, behind, now, &f)
 		}
-		ruling := judge(q.rules, l, behind, history, q.info.Incarnation(), v.ID)
 		for _, a := range ruling.tells {
 			if p := places[a]; p != nil && !p.knows(v.ID) {
 				if f.rows == nil {
@@ -504,6 +546,9 @@ func (w *watch) readLevel(q *watched, e *partition.Extent, level int) (more bool
 		return false
 	}
 	reached := reachedBy(next, level, end, done || beyond)
+	if isCut {
+		reached = cut
+	}
 	for a, p := range places {
 		rows := f.rows[a]
 		p.reach(level, reached)
@@ -593,6 +638,7 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 	var rows []Row
 	var next queue.Cursor
 	done, beyond, end := false, false, q.read[level]
+	cut, isCut := uint64(0), false // as in readLevel
 	if err == nil {
 		show := w.behind(q)
 		within, looked := w.looking(q)
@@ -602,7 +648,12 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 			}
 			if read, ok := w.reader.Read(rec, history); ok && !v.Dead {
 				shown := show(read, rec, history)
-				if r := judge(q.rules, read, shown, history, q.info.Incarnation(), v.ID); slices.Contains(r.tells, a) {
+				r, whole := q.judge(read, shown, history, v.ID, within)
+				if !whole {
+					cut, isCut = v.ID.Seq(), true
+					return false
+				}
+				if slices.Contains(r.tells, a) {
 					rows = append(rows, tellRow(q, &v, shown))
 				}
 			}
@@ -616,7 +667,11 @@ func (w *watch) tellLate(q *watched, a *activeRule, l *late, level int, now int6
 	}
 	p := l.place
 	p.Ends = slices.Clone(p.Ends)
-	p.reach(level, reachedBy(next, level, end, done || beyond))
+	reached := reachedBy(next, level, end, done || beyond)
+	if isCut {
+		reached = cut
+	}
+	p.reach(level, reached)
 	switch wait, err := w.r.tellRule(a, p.name(q.info.Decl.VHost), &p, rows); {
 	case err != nil:
 		l.next = moment.Never // the node stops
@@ -743,9 +798,8 @@ func (w *watch) act(q *watched, list []pending) {
 	}
 	by, took, show := map[*activeRule][]queue.ID{}, map[*activeRule]bool{}, w.behind(q)
 	within, looked := w.looking(q)
-	rest := queue.ID(0) // the last one that was looked at, if there was no time for those behind it
-	decide := func(v *queue.View, l, behind *letter.Letter, stored []byte) {
-		r := judge(q.rules, l, behind, stored, q.info.Incarnation(), v.ID)
+	rest := len(list) // there was no time for those from here on
+	decide := func(v *queue.View, r *ruling) {
 		if r.rule != nil {
 			took[r.rule] = true
 		}
@@ -753,7 +807,7 @@ func (w *watch) act(q *watched, list []pending) {
 		case r.rule == nil || r.rule.stopped.Load():
 		case r.due > now:
 			w.push(q, pending{r.due, v.ID, r.rule})
-		case w.r.b.Alarmed() || q.catchesUp(&r, v.ID, now):
+		case w.r.b.Alarmed() || q.catchesUp(r, v.ID, now):
 			later(v.ID, r.rule, alarmAgain)
 		case v.Out || v.Offered || v.NotBefore != 0: // it may come back
 			later(v.ID, r.rule, tryOutAgain)
@@ -763,13 +817,19 @@ func (w *watch) act(q *watched, list []pending) {
 	}
 	err := letters.Look(w.r.life, w.r.b, q.info, ids, func(v queue.View, rec message.Record, history []byte) bool {
 		l, ok := w.reader.Read(rec, history)
+		at := slices.Index(ids, v.ID)
 		if ok && !v.Dead {
-			decide(&v, l, show(l, rec, history), history)
+			r, whole := q.judge(l, show(l, rec, history), history, v.ID, within)
+			if !whole {
+				rest = at
+				return false
+			}
+			decide(&v, &r)
 		}
 		if within() {
 			return true
 		}
-		rest = v.ID
+		rest = at + 1
 		return false
 	})
 	looked()
@@ -780,10 +840,8 @@ func (w *watch) act(q *watched, list []pending) {
 		}
 		return
 	}
-	for _, p := range list {
-		if rest != 0 && p.id > rest {
-			w.push(q, p)
-		}
+	for _, p := range list[rest:] {
+		w.push(q, p)
 	}
 	if !w.takes(q, took) { // masks have changed, if another rule than before takes it
 		return
