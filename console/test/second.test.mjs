@@ -235,6 +235,7 @@ test("rules: the threshold is shown and set, none too, and not what another has 
     await save.click();
     await page.getByText("An event tells of a queue from 50 messages on.").waitFor();
     assert.deepEqual([kept.threshold, kept.rules.length], [50, 4]);
+    await page.getByText("holds 50 messages").waitFor(); // the page is made anew with it
     await page.getByLabel("Messages").fill("");
     await save.click();
     await page.getByText("No event tells that a queue gets full").waitFor();
