@@ -178,10 +178,12 @@ func hideFilter(m *letter.Mask, filter map[string][]string, masked bool) map[str
 			switch {
 			case masked:
 				v = m.Text(v)
-			case name == "where" && strings.ContainsAny(v, "=!~<>"):
-				v = v[:strings.IndexAny(v, "=!~<>")] + "=" + letter.Hidden
 			case name != "where":
 				v = letter.Hidden
+			case strings.ContainsAny(v, "=!~<>"):
+				v = m.Text(v[:strings.IndexAny(v, "=!~<>")]) + "=" + letter.Hidden
+			default:
+				v = m.Text(v)
 			}
 			shown[name] = append(shown[name], v)
 		}
