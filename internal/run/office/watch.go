@@ -259,17 +259,17 @@ func (w *watch) match(q *watched) {
 	if b == q.book {
 		return
 	}
-	_, done := w.looking(q)
-	defer done()
 	q.book, q.meant = b, nil
 	if b == nil {
 		return
 	}
+	_, done := w.looking(q)
 	for _, a := range b.active {
 		if a.isFor(q.info.Decl.Name) {
 			q.meant = append(q.meant, a)
 		}
 	}
+	done()
 }
 
 // heed finds out which rules are for the queue: those whose users may read it now, as they may search it. So nothing that a rule does or counts tells its user
