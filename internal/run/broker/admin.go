@@ -177,9 +177,11 @@ func (a Admin) follow(c declare.Command, r *declare.Result, d *aftermath) (err e
 		}
 		b.node.RetryStranded() // stranded messages of the virtual host end with it
 	case declare.PutPolicy:
-		b.takeover(c.VHost)
+		if r.Takeover {
+			b.takeover(c.VHost)
+		}
 	case declare.DeletePolicy:
-		if r.Existed {
+		if r.Takeover {
 			b.takeover(c.VHost)
 		}
 	case declare.PutParameter:

@@ -3,8 +3,6 @@ package broker
 import (
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"bartleby.mq/internal/core/message"
 	"bartleby.mq/internal/core/topology"
 	"bartleby.mq/internal/run/partition"
@@ -14,20 +12,7 @@ import (
 // open returns a broker in memory and a connection of its first user.
 func open(t *testing.T, o Options) *Connection {
 	t.Helper()
-	o.FS, o.Dir = vfs.NewMem(), "data"
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := b.CreateDefault(Default{VHost: "/", User: "guest", Password: "guest", Tags: []string{"administrator"}, Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
-		t.Fatal(err)
-	}
-	return b.As("guest", "/")
+	return openWith(t, o).As("guest", "/")
 }
 
 func mustDeclare(t *testing.T, c *Connection, name string, args ...amqp091.Field) {
