@@ -15,15 +15,21 @@ import (
 	"bartleby.mq/internal/wire/amqp091"
 )
 
-// A virtual host that has had its share of a step waits for the next one, whatever it has: others have theirs meanwhile.
-func TestAVirtualHostHasAShareOfAStep(t *testing.T) {
-	d := openChancery(t, vfs.NewMem(), 0)
-	d.letters("classic", "classic", 3)
+// oneInAnother lets a message die into another queue, dlq2.
+func (d *bureau) oneInAnother() {
+	d.t.Helper()
 	d.declare("dlq2", "classic")
 	d.declare("work2", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq2"})
 	d.publish("work2", "x")
 	d.kill("work2")
 	d.eventually("it has died", func() bool { return d.ready("dlq2") == 1 })
+}
+
+// A virtual host that has had its share of a step waits for the next one, whatever it has: others have theirs meanwhile.
+func TestAVirtualHostHasAShareOfAStep(t *testing.T) {
+	d := openChancery(t, vfs.NewMem(), 0)
+	d.letters("classic", "classic", 3)
+	d.oneInAnother()
 	d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, Factor: 1, MaxTimes: 1})
 	w := d.rules.watch
 	if len(w.queues) != 2 || w.pending != 4 {
@@ -56,11 +62,7 @@ func TestAVirtualHostHasAShareOfAStep(t *testing.T) {
 func TestMuchToReadKeepsNothingFromBeingMoved(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	d.letters("classic", "classic", 3)
-	d.declare("dlq2", "classic")
-	d.declare("work2", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq2"})
-	d.publish("work2", "x")
-	d.kill("work2")
-	d.eventually("it has died", func() bool { return d.ready("dlq2") == 1 })
+	d.oneInAnother()
 	d.put(Rule{Name: "again", On: true, Action: RuleRetry, AfterMS: 60_000, Factor: 1, MaxTimes: 1})
 	w := d.rules.watch
 	d.ahead.Add(60_000)
@@ -139,11 +141,7 @@ func TestASearchThatGivesWayGoesOn(t *testing.T) {
 func TestRulesAreMatchedWithTheNamesOfQueuesOnce(t *testing.T) {
 	d := openChancery(t, vfs.NewMem(), 0)
 	d.letters("classic", "classic", 1)
-	d.declare("dlq2", "classic")
-	d.declare("work2", "classic", amqp091.Field{Key: "x-dead-letter-exchange", Value: ""}, amqp091.Field{Key: "x-dead-letter-routing-key", Value: "dlq2"})
-	d.publish("work2", "x")
-	d.kill("work2")
-	d.eventually("it has died", func() bool { return d.ready("dlq2") == 1 })
+	d.oneInAnother()
 	w := d.rules.watch
 	matched := func() (n int) {
 		b := d.rules.books["/"]
