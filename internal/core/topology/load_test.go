@@ -40,7 +40,7 @@ func TestBR_14_1_DeclarationsSurviveARestart(t *testing.T) {
 	if _, err := f.PutGlobalParameter(GlobalParameter{"g", []byte(`"x"`)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.SetVHostLimit(vh, MaxQueues, int64(100)); err != nil {
+	if err := f.SetVHostLimits(vh, map[Limit]any{MaxQueues: int64(100)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := f.PutVHost("second", Metadata{Description: "d", Tags: []string{"t"}, DefaultQueueType: Quorum}); err != nil {
@@ -160,8 +160,8 @@ func TestBR_3_8_DeletingAVHostLeavesNothing(t *testing.T) {
 
 func TestBR_15_9_VHostLimitErrors(t *testing.T) {
 	f := newFixture(t, Options{})
-	expectRefusal(t, f.SetVHostLimit(vh, "bogus", int64(1)), Invalid, "Validation failed\n\nUnrecognised terms [{<<\"bogus\">>,1}] in limits\n")
-	expectRefusal(t, f.SetVHostLimit(vh, MaxQueues, "x"), Invalid, "Validation failed\n\nmax-queues should be a number, actually was <<\"x\">>\n")
+	expectRefusal(t, f.SetVHostLimits(vh, map[Limit]any{"bogus": int64(1)}, false), Invalid, "Validation failed\n\nUnrecognised terms [{<<\"bogus\">>,1}] in limits\n")
+	expectRefusal(t, f.SetVHostLimits(vh, map[Limit]any{MaxQueues: "x"}, false), Invalid, "Validation failed\n\nmax-queues should be a number, actually was <<\"x\">>\n")
 }
 
 // Several limits are one change, so that a crash leaves none of them without the others; if one is

@@ -259,14 +259,14 @@ func TestDL_3_3_ChecksInOrder(t *testing.T) {
 
 func TestBR_3_7_QueueLimit(t *testing.T) {
 	f := newFixture(t, Options{})
-	if err := f.SetVHostLimit(vh, MaxQueues, int64(1)); err != nil {
+	if err := f.SetVHostLimits(vh, map[Limit]any{MaxQueues: int64(1)}, false); err != nil {
 		t.Fatal(err)
 	}
 	f.queue(durableQueue("one"))
 	f.queue(durableQueue("one"))
 	_, _, err := f.DeclareQueue(durableQueue("two"), nil)
 	expectRefusal(t, err, PreconditionFailed, "cannot declare queue 'two': queue limit in vhost 'v' (1) is reached")
-	if err := f.SetVHostLimit(vh, MaxQueues, int64(-1)); err != nil {
+	if err := f.SetVHostLimits(vh, map[Limit]any{MaxQueues: int64(-1)}, false); err != nil {
 		t.Fatal(err)
 	}
 	f.queue(durableQueue("two"))

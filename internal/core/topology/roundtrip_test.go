@@ -139,7 +139,7 @@ func declareAnything(t *rapid.T, s *State) {
 			s.Apply(takeover)
 		}
 	case 6:
-		err = s.SetVHostLimit(v, rapid.SampledFrom([]Limit{MaxConnections, MaxQueues}).Draw(t, "limit"), integers.Draw(t, "value"))
+		err = s.SetVHostLimits(v, map[Limit]any{rapid.SampledFrom([]Limit{MaxConnections, MaxQueues}).Draw(t, "limit"): integers.Draw(t, "value")}, false)
 	case 7:
 		_, err = s.PutParameter(Parameter{v, texts.Draw(t, "component"), texts.Draw(t, "name"), someValue(t), texts.Draw(t, "by"), flag.Draw(t, "orphaned")})
 	case 8:

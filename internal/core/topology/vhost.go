@@ -293,12 +293,7 @@ func (v *VHost) Limits() map[Limit]int64 {
 	return m
 }
 
-// SetVHostLimit sets a limit to a JSON value, which must be an integer (BR-15.9).
-func (s *State) SetVHostLimit(name message.VHost, l Limit, value any) error {
-	return s.SetVHostLimits(name, map[Limit]any{l: value}, false)
-}
-
-// SetVHostLimits sets all of these limits, or none of them if one is refused. If only is set,
+// SetVHostLimits sets all of these limits to JSON values, which must be integers (BR-15.9), or none of them if one is refused. If only is set,
 // it removes all other limits.
 func (s *State) SetVHostLimits(name message.VHost, limits map[Limit]any, only bool) error {
 	v, err := s.vhost(name)
